@@ -1,0 +1,235 @@
+#include "verify/blocking/finished.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "verify/blocking/messages.h"
+#include "verify/blocking/stopped.h"
+#include "verify/blocking/unanswered.h"
+#include "verify/blocking/witnesses.h"
+#include "verify/matching/matching.h"
+#include "verify/streams/past.h"
+#include "verify/streams/programs.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+using State = Position::State;
+
+}  // namespace
+
+bool ended_within_round(const Context& context, const WaitPoint& point) {
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const auto stopped_before = [&](std::uint32_t r) {
+    return context.run.ranks[r].calls.size() == call.call &&
+           common_start(context.run, context.agreement, r, call.rank) == call.call;
+  };
+  return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
+         is_within_round(context.run, context.agreement, call) &&
+         !do_rounds_vary(context.run, context.agreement, call);
+}
+
+namespace {
+
+// Whether a rank that did the same up to this call finished there: it came to a step more.
+bool ended_alike(const Context& context, CallRef call) {
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (r != call.rank && context.where.positions[r].state == State::finished &&
+        context.run.ranks[r].calls.size() == call.call &&
+        common_start(context.run, context.agreement, r, call.rank) == call.call) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  if (point.group == WaitPoint::kPointToPoint || point.mismatched || point.unknown_member ||
+      point.waiting.size() + point.behind.size() >= point.missing.size()) {
+    return false;
+  }
+  const GroupStreams& group = context.groups[point.group];
+  const bool is_first =
+      point.instance == 0 && group.first_seq == 0 &&
+      std::all_of(group.streams.begin(), group.streams.end(),
+                  [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
+  return is_first && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+           const WaitPoint& other = context.where.wait_points[p];
+           const std::vector<std::uint32_t> lacked = lacked_by(other);
+           return &other != &point &&
+                  std::find_first_of(lacked.begin(), lacked.end(), wait.roots.begin(),
+                                     wait.roots.end()) != lacked.end();
+         });
+}
+
+namespace {
+
+// Whether ranks that finished, other than `early`, did so in the same step, so that those who wait
+// went further; false: they finished in a later one, so that `early` ended too early. Nothing where
+// as many did the one as the other, or steps are not known.
+std::optional<bool> others_finished_alike(const Context& context,
+                                          const std::vector<std::uint32_t>& early) {
+  std::int32_t last = trace::kNone;
+  for (const std::uint32_t r : early) last = std::max(last, context.where.positions[r].step);
+  if (last == trace::kNone) return std::nullopt;
+  std::size_t alike = 0;
+  std::size_t later = 0;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const Position& position = context.where.positions[r];
+    if (position.state != State::finished || std::binary_search(early.begin(), early.end(), r))
+      continue;
+    alike += position.step == last ? 1U : 0U;
+    later += position.step > last ? 1U : 0U;
+  }
+  return alike == later ? std::nullopt : std::optional(alike > later);
+}
+
+// Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
+// The call's group decides, where those count that issued the call, too, and wait before it. On a
+// tie the programs of other groups' ranks do, or those of the two themselves, and where these show
+// nothing, and for point-to-point calls, the steps in which other ranks finished, or without steps,
+// for these, the number of all ranks that finished. Nothing on a tie there.
+//
+// `goes_on`: the call is of a later step than the last one of those that finished. `within_round`:
+// see ended_within_round().
+std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitCause& wait,
+                                             const WaitPoint& point, bool goes_on,
+                                             bool within_round) {
+  const auto finished = [&](std::uint32_t r) {
+    return context.where.positions[r].state == State::finished;
+  };
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  if (!message) {
+    const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
+    const std::vector<Stream>& streams = context.groups[point.group].streams;
+    const auto issued = std::count_if(streams.begin(), streams.end(), [&](const Stream& stream) {
+      return stream.calls.size() > point.instance;
+    });
+    // Programs end with a round, so that a majority that ends within one left out its rest.
+    if (issued < done) return goes_on || (!within_round && !is_missing_by_most(context, point));
+    if (issued != done) return false;
+    // Ranks of other groups may have finished because they made the call in question.
+    const auto go_on =
+        others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]);
+    if (go_on) return !*go_on;
+    if (const auto divergence = find_program_divergence(context.run, context.agreement,
+                                                        point.waiting[0], point.missing[0]))
+      return divergence->deviant == point.waiting[0];
+  }
+  const auto alike = goes_on ? others_finished_alike(context, wait.roots) : std::optional<bool>();
+  if (alike || !message) return alike;
+  std::size_t done = 0;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
+  if (2 * done == context.run.ranks.size()) return std::nullopt;
+  return 2 * done > context.run.ranks.size();
+}
+
+// Ranks that finished while others wait in a call for them.
+struct FinishedEarly {
+  std::int32_t last_step = trace::kNone;  // of those that finished
+  bool steps_known = false;               // theirs, and that of the call
+  bool further_step = false;              // the call is of a step that those that finished lack
+  std::optional<bool> fewer_wait;         // than finished; empty: a tie
+  bool waiting_deviate = false;           // the waiting ranks deviate, not those that finished
+  std::optional<bool> one_message_more;   // the call is a message more than other pairs have
+  bool singled_out = true;                // programs and pasts single out a side
+};
+
+FinishedEarly judge_finished(const Context& context, const WaitCause& wait, const WaitPoint& point,
+                             std::int32_t step) {
+  FinishedEarly out;
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  bool one_too_many = false;
+  // Where as many finished as wait, programs and pasts decide.
+  if (!message && point.waiting.size() == point.missing.size() &&
+      std::includes(wait.roots.begin(), wait.roots.end(), point.missing.begin(),
+                    point.missing.end())) {
+    Deviation missing = missing_at(context, point, point.missing);
+    decide_fault(context, missing);
+    one_too_many = missing.kind == Deviation::Kind::extra;
+    out.singled_out = missing.singled_out;
+  }
+  for (const std::uint32_t r : wait.roots)
+    out.last_step = std::max(out.last_step, context.where.positions[r].step);
+  if (is_new_to_most(context, wait, point)) one_too_many = true;
+  out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
+  const bool later_step = out.steps_known && step > out.last_step;
+  const bool within_round = !later_step && !message && ended_within_round(context, point);
+  out.fewer_wait = fewer_wait_than_finished(context, wait, point, later_step, within_round);
+  out.waiting_deviate = one_too_many || out.fewer_wait.value_or(false);
+  out.further_step = !one_too_many && (out.steps_known ? later_step : !within_round);
+  out.one_message_more = message && !out.steps_known ? is_one_message_more(context, point) : false;
+  return out;
+}
+
+Finding describe_finished(const Context& context, const WaitCause& wait, const WaitPoint& point,
+                          const FinishedEarly& early) {
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  const bool went_further = message &&
+                            (early.one_message_more == true || ended_alike(context, call)) &&
+                            early.fewer_wait == true;
+  const std::string waiting = context.describe_ranks(point.waiting);
+  const std::string finished = context.describe_ranks(wait.roots);
+  const std::string what = context.describe_call(call);
+  const std::string location = context.describe_location(call, seq_at(context, point));
+  Finding f;
+  if (message && !(early.steps_known && early.further_step) && !went_further) {
+    f = make_finding(RuleId::p2p_unmatched);
+    f.message = fmt::format("{}, which finished without the other side of it",
+                            describe_wait(context, point));
+  } else if (early.further_step) {
+    f = make_finding(RuleId::unequal_iterations);
+    f.message = early.waiting_deviate
+                    ? fmt::format("{} went on to {} ({}) after {} had finished", waiting, what,
+                                  location, finished)
+                    : fmt::format("{} finished{}; {}", finished,
+                                  early.last_step == trace::kNone
+                                      ? ""
+                                      : fmt::format(" after step {}", early.last_step),
+                                  describe_wait(context, point));
+  } else if (early.waiting_deviate) {
+    f = make_finding(RuleId::extra_collective);
+    f.message = fmt::format("{} issued {} ({}), which {} finished without", waiting, what, location,
+                            finished);
+  } else {
+    f = make_finding(RuleId::missing_collective);
+    f.message =
+        fmt::format("{} finished without {}; {}", finished, what, describe_wait(context, point));
+  }
+  return f;
+}
+
+}  // namespace
+
+Cause explain_finished(const Context& context, const WaitCause& wait) {
+  const WaitPoint& point = first_point(context, wait);
+  const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
+  const FinishedEarly early = judge_finished(context, wait, point, step);
+  Cause cause;
+  cause.finding = describe_finished(context, wait, point, early);
+  const bool blame_waiting = early.waiting_deviate && cause.finding.rule != RuleId::p2p_unmatched;
+  cause.deviants = blame_waiting ? point.waiting : wait.roots;
+  // Within a step, nothing shows whether the one ended too early or the other made an extra call.
+  const bool tied = (early.one_message_more != false || !early.singled_out) && !early.fewer_wait &&
+                    !(early.steps_known && early.further_step);
+  if (tied) {
+    cause.finding.why =
+        "Equally many ranks finished and wait, in one step as far as is known: either the ones "
+        "left the call out, or the others issued one too many.";
+  } else {
+    cause.finding.culprits = context.ranks(cause.deviants);
+  }
+  locate_cause(context, point, cause);
+  return cause;
+}
+
+}  // namespace lockstep::verify

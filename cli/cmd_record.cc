@@ -215,7 +215,8 @@ reports::ExitStatus record(const RecordCommand& command) {
   Interrupts interrupts;
   Result<Job> job = Job::start(command.command);
   if (!job) return reports::fail(job.error());
-  if (watch_until_end(*job, *folder, interrupts)) {
+  const bool hung = watch_until_end(*job, *folder, interrupts);
+  if (hung) {
     std::cerr << "lockstep: it is proven that the job can never continue"
               << (command.keep_running ? "; `lockstep verify` says why\n" : "; ending it\n");
     if (!command.keep_running) {
@@ -236,6 +237,7 @@ reports::ExitStatus record(const RecordCommand& command) {
   }
   reports::TracesToJudge traces;
   traces.paths = {*folder};
+  traces.hung = hung;
   const reports::ExitStatus judged = reports::judge_traces(traces, command.report);
   return judged == reports::ExitStatus::clean ? static_cast<reports::ExitStatus>(job->exit_status())
                                               : judged;

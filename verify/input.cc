@@ -78,7 +78,7 @@ Finding note_conflicts(const trace::Run& run) {
 
 }  // namespace
 
-InputState check_input(const trace::Run& run, bool live) {
+InputState check_input(const trace::Run& run, bool ends_seen) {
   InputState state;
   // Ranks are sorted, so one pass over the world suffices.
   std::size_t next = 0;
@@ -86,7 +86,7 @@ InputState check_input(const trace::Run& run, bool live) {
   // its last call, or a log without an end mark.
   const bool recorded = was_recorded(run);
   const auto ended_unseen = [&](const trace::RankTrace& trace) {
-    return trace.end == trace::End::cut && !live && !trace.snapshot &&
+    return trace.end == trace::End::cut && !ends_seen && !trace.snapshot &&
            (recorded || trace.events.empty());
   };
   for (std::int32_t r = 0; r < run.world_size; ++r) {

@@ -15,8 +15,9 @@ struct InputState {
   std::vector<Finding> findings;
 };
 
-// Checks the input. `live`: a trace without end mark is still being written. O(world size).
-InputState check_input(const trace::Run& run, bool live);
+// Checks the input. `ends_seen`: a trace without end mark is no damage, because it is still being
+// written, or ends where the job is known to have hung. O(world size).
+InputState check_input(const trace::Run& run, bool ends_seen);
 
 // Adds to the note about missing ranks which calls lack them. Of 512 dumps, the one that is not
 // there often matters most. First come the ranks for which alone most others wait, then those for

@@ -185,6 +185,16 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
+void note_unexplained_hang(const Report& report, const trace::Run& run, Outlook& outlook) {
+  const bool explained = std::any_of(report.findings.begin(), report.findings.end(),
+                                     [](const Finding& f) { return f.severity != Severity::note; });
+  const bool all_ended = std::all_of(run.ranks.begin(), run.ranks.end(), [](const auto& trace) {
+    return trace.end == trace::End::clean;
+  });
+  if (!report.hung || explained || all_ended || !outlook.undecided.empty()) return;
+  outlook.undecided.emplace_back("the job is said to have hung, and no trace shows why");
+}
+
 Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& outlook) {
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });

@@ -43,6 +43,10 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
 // after a proven cycle: the stalled rank may still continue, the cycle never does.
 void sort_findings(std::vector<Finding>& findings);
 
+// Notes that a job which is known to have hung has no finding that explains it, unless all of its
+// ranks ended cleanly.
+void note_unexplained_hang(const Report& report, const trace::Run& run, Outlook& outlook);
+
 // `findings` for an error or a warning. Without any, `clean` needs complete input: a missing rank
 // may be the faulty one.
 Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& outlook);

@@ -457,7 +457,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
       std::all_of(run.ranks.begin(), run.ranks.end(),
                   [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool may_go_on = options.live || (unended && !options.hung);
-  InputState input = check_input(run, options.live);
+  InputState input = check_input(run, options.live || options.hung);
   report.ranks_expected = run.world_size;
   for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
   report.ranks_missing = std::move(input.missing);
@@ -519,6 +519,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   add_job_evidence(run, report);
   sort_findings(report.findings);
   label_findings(context, report.findings);
+  note_unexplained_hang(report, run, outlook);
   list_unknowns(context, outlook, report);
   report.verdict = verdict_of(report, run, outlook);
   if (report.verdict == Verdict::inconclusive && !options.live && !options.hung &&

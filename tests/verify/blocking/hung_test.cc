@@ -1,4 +1,6 @@
 // VerifyOptions::hung: who took the traces knows that the job had hung, which no trace shows.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,6 +25,16 @@ TEST(Hung, ARankThatStoppedBeforeACallIsNamed) {
   EXPECT_THAT(as_recorded.unknown, Contains(HasSubstr("lockstep verify --hung")));
   EXPECT_EQ(judge_hung(run),
             "host-stall error proven culprits=2 group=world seq=1\nverdict findings");
+}
+
+// Where it hung, its traces end there, and are not damaged.
+TEST(Hung, TracesThatEndWhereTheJobHungAreWhole) {
+  const trace::Run run = program({"all_reduce n=8 open; cut", "cut"});
+  EXPECT_EQ(verify(run).ranks_damaged.size(), 2U);
+  const Report report = verify(run, {.hung = true});
+  EXPECT_TRUE(report.ranks_damaged.empty());
+  EXPECT_TRUE(std::none_of(report.findings.begin(), report.findings.end(),
+                           [](const Finding& f) { return f.rule == RuleId::damaged_trace; }));
 }
 
 // The same job killed by a signal that the recorder saw.

@@ -152,12 +152,14 @@ struct Disagreement {
   std::uint32_t sent = 0, received = 0;
 };
 
+// By rank index: of 65,536 ranks, each is in the cutting group of its own pipeline.
+using ByRank = std::map<std::uint32_t, Exchanges>;
+
 // Looks through the rounds of one group's collectives.
 class Search {
  public:
-  Search(const trace::Run& run, std::vector<Exchanges> exchanges)
-      : run_(run), of_(std::move(exchanges)) {
-    for (const Exchanges& of : of_) {
+  Search(const trace::Run& run, const ByRank& exchanges) : run_(run), of_(exchanges) {
+    for (const auto& [rank, of] : of_) {
       if (of.sides.empty()) continue;
       first_ = std::min(first_, of.first);
       end_ = std::max(end_, of.end);
@@ -185,16 +187,22 @@ class Search {
     return static_cast<std::uint32_t>(found - run_.ranks.data());
   }
 
+  const Exchanges& of_at(std::uint32_t rank) const {
+    static const Exchanges kNone;
+    const auto found = of_.find(rank);
+    return found == of_.end() ? kNone : found->second;
+  }
+
   // Calls `visit` with the sender, the receiver, and what each posted, for each channel of a round
   // that both know.
   template <class Visit>
   void each_channel(Round round, const Visit& visit) const {
-    for (std::uint32_t r = 0; r < of_.size(); ++r) {
-      if (!of_[r].knows(round)) continue;
-      for (const Side& side : of_[r].sides) {
+    for (const auto& [r, of] : of_) {
+      if (!of.knows(round)) continue;
+      for (const Side& side : of.sides) {
         const auto peer = index_of(side.peer);
-        if (!peer || !of_[*peer].knows(round)) continue;
-        const Side* const other = of_[*peer].side(run_.ranks[r].rank, !side.sends);
+        if (!peer || !of_at(*peer).knows(round)) continue;
+        const Side* const other = of_at(*peer).side(run_.ranks[r].rank, !side.sends);
         // Channels with both sides are visited by their sender.
         if (!side.sends && other != nullptr) continue;
         const std::uint32_t own = side.count_in(round);
@@ -255,12 +263,12 @@ class Search {
   std::optional<std::uint32_t> out_of_proportion(std::uint32_t one, std::uint32_t other,
                                                  Round round) const {
     const auto is_known = [&](std::uint32_t rank) {
-      const Proportion own = proportion_in(of_[rank], round);
+      const Proportion own = proportion_in(of_at(rank), round);
       if (own.empty()) return false;
-      for (std::uint32_t r = 0; r < of_.size(); ++r) {
-        for (Round k = of_[r].first; k < of_[r].end; ++k) {
+      for (const auto& [r, of] : of_) {
+        for (Round k = of.first; k < of.end && !of.sides.empty(); ++k) {
           const bool is_disputed = k == round && (r == one || r == other);
-          if (!is_disputed && !of_[r].sides.empty() && proportion_in(of_[r], k) == own) return true;
+          if (!is_disputed && proportion_in(of, k) == own) return true;
         }
       }
       return false;
@@ -308,10 +316,10 @@ class Search {
     const std::uint32_t shown = out.posted > out.expected ? out.odd : out.partner;
     const std::uint32_t peer = shown == out.odd ? out.partner : out.odd;
     const Side* const side =
-        of_[shown].side(run_.ranks[peer].rank, (shown == out.odd) == out.odd_sends);
+        of_at(shown).side(run_.ranks[peer].rank, (shown == out.odd) == out.odd_sends);
     out.shown = {shown, side->in(round)->last_call};
-    out.end = {odd, of_[odd].ends[round - of_[odd].first]};
-    out.end_of_partner = {out.partner, of_[out.partner].ends[round - of_[out.partner].first]};
+    out.end = {odd, of_at(odd).ends[round - of_at(odd).first]};
+    out.end_of_partner = {out.partner, of_at(out.partner).ends[round - of_at(out.partner).first]};
     out.kind = kind_of(odd, round);
     return out;
   }
@@ -320,19 +328,19 @@ class Search {
   // collective too many, or left one out. Of a second round of the partner that did not end, any
   // part may have been posted.
   UnevenExchange::Kind kind_of(std::uint32_t odd, Round round) const {
-    bool split = of_[odd].knows(round + 1), joined = true;
+    bool split = of_at(odd).knows(round + 1), joined = true;
     std::size_t more = 0;
     bool any = false;
-    for (const Side& side : of_[odd].sides) {
+    for (const Side& side : of_at(odd).sides) {
       const auto peer = index_of(side.peer);
       if (!peer) continue;
-      const Side* const other = of_[*peer].side(run_.ranks[odd].rank, !side.sends);
+      const Side* const other = of_at(*peer).side(run_.ranks[odd].rank, !side.sends);
       const auto theirs = [&](Round r) { return other == nullptr ? 0 : other->count_in(r); };
       const std::uint32_t own = side.count_in(round);
       split = split && own + side.count_in(round + 1) == theirs(round);
       joined = joined && own >= theirs(round) &&
-               (of_[*peer].knows(round + 1) ? theirs(round) + theirs(round + 1) == own
-                                            : theirs(round) > 0 || own == 0);
+               (of_at(*peer).knows(round + 1) ? theirs(round) + theirs(round + 1) == own
+                                              : theirs(round) > 0 || own == 0);
       more += own > theirs(round) ? 1U : 0U;
       any |= own > 0;
     }
@@ -342,25 +350,22 @@ class Search {
   }
 
   const trace::Run& run_;
-  std::vector<Exchanges> of_;  // by rank index
+  const ByRank& of_;
   Round first_ = UINT32_MAX, end_ = 0;
 };
 
 }  // namespace
 
 std::optional<UnevenExchange> find_uneven_exchange(const trace::Run& run) {
-  std::map<trace::GroupId, std::vector<Exchanges>> by_group;
+  std::map<trace::GroupId, ByRank> by_group;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     if (!run.ranks[r].occurs.messages) continue;
-    for (const auto& [group, peers] : cuts_of(run, run.ranks[r])) {
-      std::vector<Exchanges>& of = by_group[group];
-      of.resize(run.ranks.size());
-      of[r] = exchanges_of(run, run.ranks[r], group, peers);
-    }
+    for (const auto& [group, peers] : cuts_of(run, run.ranks[r]))
+      by_group[group].emplace(r, exchanges_of(run, run.ranks[r], group, peers));
   }
   std::optional<UnevenExchange> out;
-  for (auto& [group, exchanges] : by_group) {
-    const std::optional<UnevenExchange> found = Search(run, std::move(exchanges)).find();
+  for (const auto& [group, exchanges] : by_group) {
+    const std::optional<UnevenExchange> found = Search(run, exchanges).find();
     if (!found) continue;
     if (out && out->odd != found->odd) return std::nullopt;
     if (!out) out = found;

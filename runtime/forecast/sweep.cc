@@ -193,8 +193,9 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
 
 ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim::SweepBook& book) {
   if (const auto* plans = std::get_if<sim::TrainingPlans>(&subject))
-    return [plans, &book](const std::vector<sim::PointId>& points) {
-      return sim::compute_plans(*plans, points, book);
+    return [plans, &book,
+            checks = sim::ModalityChecks()](const std::vector<sim::PointId>& points) mutable {
+      return sim::compute_plans(*plans, points, checks, book);
     };
   const auto run =
       std::make_shared<SweepRun>(std::get<sim::Plan>(subject), std::move(options), book);

@@ -196,10 +196,23 @@ bool deals_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
          (a.data.arrangement == Arrangement::drawn || load_alike(a, b));
 }
 
+DealtItems items_of(const DealtStep& step) {
+  DealtItems out{step.micro_batches.size(), step.micro_batches[0].size(), {}};
+  out.counts.reserve(out.replicas * out.micro_batches);
+  for (const auto& replica : step.micro_batches)
+    for (const std::vector<std::size_t>& sequences : replica) {
+      auto& counts = out.counts.emplace_back();
+      for (const std::size_t sequence : sequences)
+        for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
+          counts[kind] += static_cast<std::uint32_t>(step.sequences[sequence].items[kind].size());
+    }
+  return out;
+}
+
 std::vector<ItemsOfUnit> count_items(const MultimodalPlan& plan, const EncoderTower& tower,
-                                     const DealtStep& step) {
-  const std::size_t replicas = step.micro_batches.size();
-  const std::size_t micro_batches = step.micro_batches[0].size();
+                                     const DealtItems& step) {
+  const std::size_t replicas = step.replicas;
+  const std::size_t micro_batches = step.micro_batches;
   // Without their ranks: all items at once, of the job or of a replica.
   const bool at_once = tower.place == EncoderPlace::every_gpu;
   const bool anywhere = at_once && plan.data.arrangement == Arrangement::balanced;
@@ -216,9 +229,7 @@ std::vector<ItemsOfUnit> count_items(const MultimodalPlan& plan, const EncoderTo
     out[unit].items.assign(at_once ? 1 : micro_batches, 0);
     for (std::size_t replica = unit * each; replica < (unit + 1) * each; ++replica)
       for (std::size_t m = 0; m < micro_batches; ++m)
-        for (const std::size_t sequence : step.micro_batches[replica][m])
-          out[unit].items[at_once ? 0 : m] +=
-              static_cast<std::int64_t>(step.sequences[sequence].items[tower.input].size());
+        out[unit].items[at_once ? 0 : m] += step.counts[replica * micro_batches + m][tower.input];
   }
   return out;
 }

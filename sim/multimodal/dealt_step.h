@@ -3,6 +3,7 @@
 // (multimodal_forecast.h), the check for hangs compares them (modality_check.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -50,6 +51,14 @@ Result<std::vector<TrainingSequence>> draw_step(const MultimodalPlan& plan, std:
 // draws alike; with parts, if this one is balanced.
 DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn);
 
+// How many items of each kind the sequences of a dealt step have: by replica of the LLM and
+// micro-batch, at replica x micro_batches + m.
+struct DealtItems {
+  std::size_t replicas = 0, micro_batches = 0;
+  std::vector<std::array<std::uint32_t, kItemKindCount>> counts;
+};
+DealtItems items_of(const DealtStep& step);
+
 // The items of ranks that encode together, by micro-batch. They are dealt one each before any rank
 // gets a second one, so that rank i has none exactly where there are at most i.
 struct ItemsOfUnit {
@@ -57,6 +66,6 @@ struct ItemsOfUnit {
   std::vector<std::int64_t> items;
 };
 std::vector<ItemsOfUnit> count_items(const MultimodalPlan& plan, const EncoderTower& tower,
-                                     const DealtStep& step);
+                                     const DealtItems& step);
 
 }  // namespace lockstep::sim

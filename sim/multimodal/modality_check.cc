@@ -73,7 +73,7 @@ struct HangCount {
   std::uint64_t first = 0;
 };
 
-void count_step(const MultimodalPlan& plan, const DealtStep& dealt, std::int64_t step,
+void count_step(const MultimodalPlan& plan, const DealtItems& dealt, std::int64_t step,
                 HangCount& out) {
   for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
     const EncoderTower& tower = plan.encoders[i];
@@ -86,6 +86,10 @@ void count_step(const MultimodalPlan& plan, const DealtStep& dealt, std::int64_t
   }
 }
 
+bool can_diverge(const MultimodalPlan& plan) {
+  return std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items);
+}
+
 // Plans that draw the same samples, and those of them that deal them alike: indices.
 struct DrawnTogether {
   std::vector<std::vector<std::size_t>> dealt;
@@ -96,7 +100,7 @@ std::vector<DrawnTogether> drawn_together(const std::vector<MultimodalPlan>& pla
   std::vector<DrawnTogether> out;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const MultimodalPlan& plan = plans[i];
-    if (!std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items)) continue;
+    if (!can_diverge(plan)) continue;
     auto drawn = std::find_if(out.begin(), out.end(), [&](const DrawnTogether& one) {
       return draws_alike(plans[one.drawn_by], plan);
     });
@@ -128,7 +132,8 @@ std::vector<Result<HangCount>> count_hangs(const std::vector<MultimodalPlan>& pl
       }
       for (const auto& alike : together.dealt) {
         const bool last = &alike == &together.dealt.back();
-        const DealtStep dealt = arrange_step(plans[alike[0]], last ? std::move(*drawn) : *drawn);
+        const DealtItems dealt =
+            items_of(arrange_step(plans[alike[0]], last ? std::move(*drawn) : *drawn));
         for (const std::size_t i : alike) count_step(plans[i], dealt, step, *out[i]);
       }
     }
@@ -196,6 +201,60 @@ std::vector<Result<std::optional<ModalityDivergence>>> check_each(
       out.emplace_back(count.error());
   }
   return out;
+}
+
+namespace {
+
+// What ModalityChecks keeps of all plans together, in numbers of up to 8 bytes.
+constexpr std::size_t kMostKept = std::size_t{1} << 24U;
+
+}  // namespace
+
+std::size_t ModalityChecks::Dealt::size() const {
+  std::size_t out = 0;
+  for (const DealtItems& step : steps) out += kItemKindCount * step.counts.size();
+  // Each sample of a manifest has a list for each kind.
+  for (const DataSample& sample : by.data.manifest) {
+    out += sizeof(DataSample) / sizeof(std::int64_t);
+    for (const auto& sizes : sample.items) out += sizes.size();
+  }
+  return out;
+}
+
+Result<const ModalityChecks::Dealt*> ModalityChecks::dealt(const MultimodalPlan& plan,
+                                                           std::int64_t steps) {
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Dealt& one) {
+    return static_cast<std::int64_t>(one.steps.size()) == steps && deals_alike(one.by, plan);
+  });
+  if (found != kept_.end()) {
+    std::rotate(found, found + 1, kept_.end());
+    return &kept_.back();
+  }
+  Dealt out{plan, {}};
+  for (std::int64_t step = 0; step < steps; ++step) {
+    Result<std::vector<TrainingSequence>> drawn = draw_step(plan, static_cast<std::uint64_t>(step));
+    if (!drawn) return drawn.error();
+    out.steps.push_back(items_of(arrange_step(plan, std::move(*drawn))));
+  }
+  kept_.push_back(std::move(out));
+  std::size_t all = 0;
+  for (const Dealt& one : kept_) all += one.size();
+  while (kept_.size() > 1 && all > kMostKept) {
+    all -= kept_.front().size();
+    kept_.erase(kept_.begin());
+  }
+  return &kept_.back();
+}
+
+Result<std::optional<ModalityDivergence>> ModalityChecks::check(const MultimodalPlan& plan,
+                                                                std::int64_t steps) {
+  if (!can_diverge(plan)) return std::optional<ModalityDivergence>();
+  const Result<const Dealt*> dealt = this->dealt(plan, steps);
+  if (!dealt) return dealt.error();
+  HangCount count;
+  for (std::int64_t step = 0; step < steps; ++step)
+    count_step(plan, (*dealt)->steps[static_cast<std::size_t>(step)], step, count);
+  return divergence_of(count, steps);
 }
 
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,

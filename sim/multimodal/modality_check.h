@@ -44,6 +44,22 @@ Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan&
 std::vector<Result<std::optional<ModalityDivergence>>> check_each(
     const std::vector<MultimodalPlan>& plans, std::int64_t steps);
 
+// The same of one plan after another, as a sweep has them: what plans deal alike is dealt once, as
+// long as it is among what was used last, of all together some 100 MB.
+class ModalityChecks {
+ public:
+  Result<std::optional<ModalityDivergence>> check(const MultimodalPlan& plan, std::int64_t steps);
+
+ private:
+  struct Dealt {
+    MultimodalPlan by;
+    std::vector<DealtItems> steps;
+    std::size_t size() const;  // in numbers that are kept
+  };
+  Result<const Dealt*> dealt(const MultimodalPlan& plan, std::int64_t steps);
+  std::vector<Dealt> kept_;  // the one that was used last is at the end
+};
+
 // The calls of the encoder's ranks in step divergence.first: what each gathers and sums. At most
 // kMostRanksShown ranks: those that differ, and others.
 inline constexpr std::size_t kMostRanksShown = 64;

@@ -228,6 +228,16 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
   return out;
 }
 
+Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
+                                           const Calibration& calibration, ModalityChecks& checks) {
+  Result<MultimodalForecast> out = forecast_times(plan, calibration);
+  if (!out) return out;
+  Result<std::optional<ModalityDivergence>> divergence = checks.check(plan, steps_checked(plan));
+  if (!divergence) return divergence.error();
+  out->divergence = std::move(*divergence);
+  return out;
+}
+
 Result<StepPicture> draw_step(const MultimodalForecast& forecast) {
   return draw_first_step(forecast.plan, forecast.calibration.cost);
 }

@@ -100,6 +100,10 @@ struct MultimodalForecast {
 Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
                                            const Calibration& calibration);
 
+// The same of one of many plans, without remedies for what can hang.
+Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
+                                           const Calibration& calibration, ModalityChecks& checks);
+
 // The first step, run once more; its slowest pipeline, by place. Errors: forecast_towers()'s.
 Result<StepPicture> draw_step(const MultimodalForecast& forecast);
 

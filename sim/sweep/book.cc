@@ -215,11 +215,11 @@ std::vector<Row> SweepBook::rows() const {
 }
 
 Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
-                     SweepBook& book) {
+                     ModalityChecks& checks, SweepBook& book) {
   for (const PointId point : points) {
     if (book.interrupted()) return Status::ok();
     if (book.find(point) != nullptr) continue;
-    if (const Status ok = book.add(point, plans.row(point)); !ok) return ok;
+    if (const Status ok = book.add(point, plans.row(point, checks)); !ok) return ok;
   }
   return Status::ok();
 }

@@ -86,8 +86,9 @@ class SweepBook {
   std::vector<PointId> asked_;
 };
 
-// Computes a row for each of the points; fewer after a signal from the user. Errors: add()'s.
+// Computes a row for each of the points; fewer after a signal from the user. `checks`: one for all
+// calls of a sweep. Errors: add()'s.
 Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
-                     SweepBook& book);
+                     ModalityChecks& checks, SweepBook& book);
 
 }  // namespace lockstep::sim

@@ -118,18 +118,20 @@ Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
   return out;
 }
 
-Result<MultimodalForecast> TrainingPlans::towers(PointId point) const {
+Result<MultimodalForecast> TrainingPlans::towers(PointId point, ModalityChecks* checks) const {
   const Result<Point> at = point_of(point);
   if (!at) return at.error();
   const Result<MultimodalPlan> plan = read_multimodal_plan(at->document, manifest_);
   if (!plan) return located(plan.error());
-  Result<MultimodalForecast> out = forecast_towers(*plan, at->calibration);
+  Result<MultimodalForecast> out = checks == nullptr
+                                       ? forecast_towers(*plan, at->calibration)
+                                       : forecast_towers(*plan, at->calibration, *checks);
   if (!out) return located(out.error());
   return out;
 }
 
-void TrainingPlans::fill_towers(Row& out, PointId point) const {
-  const Result<MultimodalForecast> forecast = towers(point);
+void TrainingPlans::fill_towers(Row& out, PointId point, ModalityChecks& checks) const {
+  const Result<MultimodalForecast> forecast = towers(point, &checks);
   if (!forecast) {
     out.outcome = Outcome::refused;
     out.reason = forecast.error().message;
@@ -156,10 +158,10 @@ void TrainingPlans::fill_towers(Row& out, PointId point) const {
                          forecast->mfu, forecast->lost.total()};
 }
 
-Row TrainingPlans::row(PointId point) const {
+Row TrainingPlans::row(PointId point, ModalityChecks& checks) const {
   Row out;
   if (multimodal_) {
-    fill_towers(out, point);
+    fill_towers(out, point, checks);
     return out;
   }
   const Result<PlanForecast> forecast = this->forecast(point);

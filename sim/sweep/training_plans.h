@@ -32,9 +32,10 @@ class TrainingPlans {
   bool multimodal() const { return multimodal_; }
   // The forecast of a point. Errors: values that contradict each other.
   Result<PlanForecast> forecast(PointId point) const;
-  Result<MultimodalForecast> towers(PointId point) const;
+  // `checks`: of the points before it, in a sweep, which shows no remedies for what can hang.
+  Result<MultimodalForecast> towers(PointId point, ModalityChecks* checks = nullptr) const;
   // The same as a row of a sweep; an error gives the outcome `refused`.
-  Row row(PointId point) const;
+  Row row(PointId point, ModalityChecks& checks) const;
 
  private:
   struct ReadCalibration {
@@ -57,7 +58,7 @@ class TrainingPlans {
   Result<Point> point_of(PointId point) const;
   // A problem may name a key other than the changed one, whose line would mislead.
   Error located(Error error) const;
-  void fill_towers(Row& row, PointId point) const;
+  void fill_towers(Row& row, PointId point, ModalityChecks& checks) const;
 
   Variation variation_;
   // By file. Reading one takes longer than a forecast: where no axis changes them, these are used.

@@ -99,6 +99,12 @@ void fuzz_kineto(std::string_view bytes) {
   fuzz_format(trace::kineto_format(), bytes, /*work=*/true);
 }
 
+// Reports of Nsight Systems.
+void fuzz_nsys(std::string_view bytes) {
+  fuzz_format(trace::nsys_format(), bytes);
+  fuzz_format(trace::nsys_format(), bytes, /*work=*/true);
+}
+
 // Chakra execution traces.
 void fuzz_chakra(std::string_view bytes) {
   fuzz_format(trace::chakra_format(), bytes);

@@ -12,6 +12,7 @@ constexpr std::array kTargets = {
     FuzzTarget{"verify", fuzz_verify},
     FuzzTarget{"flight_recorder", fuzz_flight_recorder},
     FuzzTarget{"kineto", fuzz_kineto},
+    FuzzTarget{"nsys", fuzz_nsys},
     FuzzTarget{"chakra", fuzz_chakra},
     FuzzTarget{"nccl_log", fuzz_nccl_log},
     FuzzTarget{"watchdog_log", fuzz_watchdog_log},

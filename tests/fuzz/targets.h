@@ -30,6 +30,7 @@ void fuzz_product(std::string_view bytes);
 // Foreign recordings (fuzz_format.h).
 void fuzz_flight_recorder(std::string_view bytes);
 void fuzz_kineto(std::string_view bytes);
+void fuzz_nsys(std::string_view bytes);
 void fuzz_chakra(std::string_view bytes);
 void fuzz_nccl_log(std::string_view bytes);
 void fuzz_watchdog_log(std::string_view bytes);

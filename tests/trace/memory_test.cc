@@ -85,6 +85,12 @@ Json short_work(const char* category, const char* name, int at, const Json& args
   return {{"cat", category}, {"name", name}, {"ts", at}, {"dur", 1}, {"args", args}};
 }
 
+// A kernel of a report of Nsight Systems, as short as it can be.
+std::string nsys_kernel(int at, const std::string& kernel) {
+  return fmt::format("{{\"CudaEvent\":{{\"startNs\":{},\"endNs\":{},\"kernel\":{}}}}}\n", 2 * at,
+                     2 * at + 1, kernel);
+}
+
 std::string nccl(const std::string& process, const std::string& message) {
   return "h:" + process + ":1 [0] NCCL INFO " + message + "\n";
 }
@@ -213,6 +219,44 @@ const std::vector<Case>& cases() {
          return profile([](int i) {
            const std::string name = fmt::format("ProfilerStep#{}", i);
            return Json::array({{{"ph", "X"}, {"name", name}, {"ts", i}, {"dur", 1}}});
+         });
+       }},
+      {"nsys_strings", nsys_format(), kNsysMemoryFactor,
+       [] {
+         return "{\"data\":[\"\"" + repeated([](int) { return std::string(",\"\""); }) + "]}\n" +
+                nsys_kernel(0, "{}");
+       }},
+      {"nsys_separate_strings", nsys_format(), kNsysMemoryFactor,
+       [] {
+         return repeated([](int i) {
+                  return fmt::format("{{\"type\":\"String\",\"id\":{},\"value\":\"\"}}\n", i);
+                }) +
+                nsys_kernel(0, "{}");
+       }},
+      {"nsys_work", nsys_format(), kNsysMemoryFactor,
+       [] { return repeated([](int i) { return nsys_kernel(i, "{}"); }); }},
+      {"nsys_calls", nsys_format(), kNsysMemoryFactor,
+       [] {
+         return "{\"data\":[\"ncclDevKernel_AllReduce_Sum\"]}\n" +
+                repeated([](int i) { return nsys_kernel(i, "{\"shortName\":0}"); });
+       }},
+      {"nsys_steps", nsys_format(), kNsysMemoryFactor,
+       [] {
+         return repeated([](int i) {
+                  return fmt::format(
+                      "{{\"NvtxEvent\":{{\"Timestamp\":{},\"EndTimestamp\":{},"
+                      "\"Text\":\"iter{}\"}}}}\n",
+                      i, i + 1, i);
+                }) +
+                nsys_kernel(0, "{}");
+       }},
+      {"nsys_processes", nsys_format(), kNsysMemoryFactor,
+       [] {
+         return repeated([](int i) {
+           return fmt::format(
+               "{{\"CudaEvent\":{{\"startNs\":0,\"endNs\":0,\"globalPid\":{},"
+               "\"deviceId\":{},\"kernel\":{{}}}}}}\n",
+               std::int64_t{i} << 24U, i);
          });
        }},
       {"nccl_calls", nccl_log_format(), kNcclLogMemoryFactor,

@@ -43,7 +43,7 @@ TEST_P(ReadingThreads, MakeTheSameOfAFormatAsOne) {
 INSTANTIATE_TEST_SUITE_P(Formats, ReadingThreads,
                          testing::Values("chakra", "clog", "detail_log", "digest",
                                          "execution_trace", "flight_recorder", "kineto", "nccl_log",
-                                         "ring_trace", "text_trace", "watchdog_log"));
+                                         "nsys", "ring_trace", "text_trace", "watchdog_log"));
 
 }  // namespace
 }  // namespace lockstep::trace

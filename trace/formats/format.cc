@@ -31,6 +31,7 @@ const std::array kFormats = {
     kineto_format(),
     execution_trace_format(),
     chakra_format(),
+    nsys_format(),
     watchdog_log_format(),
 };
 

@@ -81,6 +81,7 @@ Format text_format();  // trace/formats/text/text_trace.h
 
 Format flight_recorder_format();
 Format kineto_format();
+Format nsys_format();
 Format execution_trace_format();
 Format chakra_format();
 Format nccl_log_format();
@@ -92,6 +93,7 @@ Format watchdog_log_format();
 // reader to it. Flight Recorder's is the largest because a pickle's shapes can share their parts.
 inline constexpr std::size_t kFlightRecorderMemoryFactor = 160;
 inline constexpr std::size_t kKinetoMemoryFactor = 12;
+inline constexpr std::size_t kNsysMemoryFactor = 24;
 inline constexpr std::size_t kExecutionTraceMemoryFactor = 12;
 inline constexpr std::size_t kChakraMemoryFactor = 96;
 inline constexpr std::size_t kNcclLogMemoryFactor = 24;

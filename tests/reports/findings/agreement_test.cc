@@ -410,7 +410,7 @@ TEST(Agreement, OfAllFormsAboutTheRecordedFiles) {
     if (entry.path().extension() == ".calls") judge(entry.path());
   for (const char* format :
        {"chakra", "clog", "detail_log", "digest", "execution_trace", "flight_recorder", "kineto",
-        "nccl_log", "text_trace", "watchdog_log"}) {
+        "nccl_log", "nsys", "text_trace", "watchdog_log"}) {
     const fs::path corpus = top / "tests/fuzz/corpus" / format;
     judge(corpus);
     for (const fs::directory_entry& entry : fs::directory_iterator(corpus)) judge(entry.path());

@@ -104,6 +104,7 @@ TEST(ModalityCheck, CountsAsTheItemsAreDealt) {
             plans.push_back(*plan);
           }
   const auto together = check_each(plans, kSteps);
+  ModalityChecks checks;
   std::int64_t some = 0;
   for (std::size_t p = 0; p < plans.size(); ++p) {
     std::int64_t hang = 0, first = -1;
@@ -112,7 +113,9 @@ TEST(ModalityCheck, CountsAsTheItemsAreDealt) {
       if (hang++ == 0) first = step;
     }
     const auto alone = check(plans[p], kSteps);
-    for (const auto& found : {*together[p], alone}) {
+    const auto in_turn = checks.check(plans[p], kSteps);
+    ASSERT_TRUE(in_turn) << in_turn.error().str();
+    for (const auto& found : {*together[p], alone, *in_turn}) {
       EXPECT_EQ(found ? found->probability : 0, static_cast<double>(hang) / kSteps) << names[p];
       EXPECT_EQ(found ? static_cast<std::int64_t>(found->first) : -1, first) << names[p];
     }

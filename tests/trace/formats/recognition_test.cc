@@ -37,6 +37,10 @@ std::vector<std::pair<std::string, std::string>> samples() {
        "\x07\n\x05"
        "0.0.4"
        "\x0e\x08\x01\x12\x05node1\x18\x04\x38\x0c"s},
+      {"nsys", R"({"data":["[Unknown]","[Unknown kernel module]","[Max depth]")"},
+      {"nsys", "{\"data\":[\"first\"]}\n{\"Type\":48,\"TraceProcessEvent\":{\"startNs\":\"1\""},
+      {"nsys", R"({"Type":79,"CudaEvent":{"startNs":"140564259","endNs")"},
+      {"nsys", R"({"type":"String","id":"3720","value":"cudaLaunchKernel_v7000"})"},
       {"chakra", R"({"workload_graph": [{"Id": 2, "Name": "a", "NodeType": 4)"},
       {"execution-trace",
        R"({"schema": "1.0.2-chakra.0.0.4", "pid": 7, "start_ts": 1, "nodes": [{"id": 1)"},

@@ -117,7 +117,7 @@ TEST(DigestVerdict, IsThatOnFilesOfEveryFormat) {
   const std::string corpus = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/fuzz/corpus/";
   std::size_t judged = 0;
   for (const char* format : {"ring_trace", "text_trace", "flight_recorder", "kineto", "chakra",
-                             "nccl_log", "watchdog_log"}) {
+                             "nccl_log", "nsys", "watchdog_log"}) {
     for (const std::string& file : files_in(corpus + format)) {
       SCOPED_TRACE(file);
       const TempDir folder;  // some tell their rank by their name only

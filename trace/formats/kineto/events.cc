@@ -85,44 +85,6 @@ std::int32_t rank_of(const dom::object& object, std::string_view key) {
   return is_possible_rank(value, kMaxWorldSize) ? static_cast<std::int32_t>(value) : kNone;
 }
 
-// The reduce operation in a kernel's name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)",
-// "ncclKernel_AllReduce_RING_LL_Sum_float(…)". Empty for minimum and maximum, which share a kernel.
-// An average is a sum that is divided before (PreMulSum) or after (SumPostDiv).
-std::string_view redop_of_kernel(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = {
-      {{"_PreMulSum_", "premul_sum"},
-       {"_SumPostDiv_", "avg"},
-       {"_Sum_", "sum"},
-       {"_Prod_", "product"}}};
-  if (!name.starts_with("nccl")) return {};
-  if (name.find("Reduce") == kNpos) return {};  // for others "Sum" is a mere placeholder
-  for (const auto& [word, redop] : kWords) {
-    if (name.find(word) != kNpos) return redop;
-  }
-  return {};
-}
-
-// The operation in a kernel's name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", or
-// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty where it is no NCCL kernel.
-std::string_view op_of_kernel(std::string_view name) {
-  // In this order, since "ReduceScatter" and "AllReduce" contain "Reduce". Messages and all-to-all
-  // share one kernel, SendRecv.
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOps = {
-      {{"AllReduce", "allreduce"},
-       {"AllGather", "allgather_into_tensor"},
-       {"ReduceScatter", "reduce_scatter_tensor"},
-       {"Broadcast", "broadcast"},
-       {"Reduce", "reduce"},
-       {"SendRecv", "SendRecv"},
-       {"AlltoAll", "alltoall_base"},
-       {"AllToAll", "alltoall_base"}}};
-  if (!name.starts_with("nccl") || name.find("ernel") == kNpos) return {};
-  for (const auto& [word, op] : kOps) {
-    if (name.find(word) != kNpos) return op;
-  }
-  return {};
-}
-
 // Walks the file's members and events without parsing, and parses those of interest.
 class KinetoScanner {
  public:
@@ -247,19 +209,6 @@ class KinetoScanner {
     return false;
   }
 
-  // What a call of the runtime does, by its name; nothing: it concerns no work.
-  static std::optional<KinetoRuntimeCall::Kind> runtime_kind(std::string_view call) {
-    using Kind = KinetoRuntimeCall::Kind;
-    const auto says = [&](std::string_view word) { return call.find(word) != kNpos; };
-    if (says("Query")) return std::nullopt;
-    if (says("DeviceSynchronize") || says("CtxSynchronize")) return Kind::sync_device;
-    if (says("Synchronize")) return Kind::sync;
-    if (says("WaitEvent")) return Kind::wait_event;
-    if (says("Memcpy")) return Kind::copy;
-    if (says("Launch") || says("Memset")) return Kind::queue;
-    return std::nullopt;
-  }
-
   // Reads a kernel, a copy or a call of the runtime.
   void read_work(const dom::object& event) {
     const std::string_view category = known_text_at(event, "cat").value_or("");
@@ -271,7 +220,7 @@ class KinetoScanner {
     if (!begin || !duration || event.at_key("args").get(args) != simdjson::SUCCESS) return;
     const std::int64_t correlation = integer_of(args, "correlation").value_or(kNone);
     if (category.ends_with("untime") || category.ends_with("driver")) {
-      const auto kind = runtime_kind(event_name);
+      const auto kind = runtime_call_kind(event_name);
       if (kind)
         events_.runtime.push_back({*begin, *begin + *duration, correlation,
                                    integer_of(event, "tid").value_or(kNone), *kind});
@@ -280,7 +229,7 @@ class KinetoScanner {
     const bool kernel = category == "kernel" || category == "Kernel";
     if (!kernel && !category.starts_with("gpu_mem") && !category.starts_with("Mem")) return;
     const bool communicates = args.at_key("Collective name").error() == simdjson::SUCCESS ||
-                              !op_of_kernel(event_name).empty();
+                              !op_of_nccl_kernel(event_name).empty();
     if (kernel && communicates) return;  // among the calls
     events_.work.push_back({*begin, *begin + *duration, correlation,
                             integer_of(args, "stream").value_or(0), name(event_name)});
@@ -317,7 +266,7 @@ class KinetoScanner {
     if (host) {
       if (events_.pid == kNone) events_.pid = integer_of(event, "pid").value_or(kNone);
     } else {
-      comm.redop = name(redop_of_kernel(event_name));
+      comm.redop = name(redop_of_nccl_kernel(event_name));
       take_queue(args, comm);
       read_gpu(args);
     }
@@ -328,7 +277,7 @@ class KinetoScanner {
   void read_plain_kernel(const dom::object& event) {
     const std::string_view category = known_text_at(event, "cat").value_or("");
     const std::string_view kernel = known_text_at(event, "name").value_or("");
-    const std::string_view op = op_of_kernel(kernel);
+    const std::string_view op = op_of_nccl_kernel(kernel);
     const std::optional<Nanos> begin = time_of(event, "ts");
     if (op.empty() || !begin || (category != "kernel" && category != "Kernel")) return;
     dom::object args;
@@ -337,7 +286,7 @@ class KinetoScanner {
     comm.begin = *begin;
     comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
     comm.op = name(op);
-    comm.redop = name(redop_of_kernel(kernel));
+    comm.redop = name(redop_of_nccl_kernel(kernel));
     comm.group = name(fmt::format("stream {}", integer_of(args, "stream").value_or(0)));
     take_queue(args, comm);
     read_gpu(args);
@@ -464,6 +413,51 @@ class KinetoScanner {
 };
 
 }  // namespace
+
+std::string_view redop_of_nccl_kernel(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = {
+      {{"_PreMulSum_", "premul_sum"},
+       {"_SumPostDiv_", "avg"},
+       {"_Sum_", "sum"},
+       {"_Prod_", "product"}}};
+  if (!name.starts_with("nccl")) return {};
+  if (name.find("Reduce") == kNpos) return {};  // for others "Sum" is a mere placeholder
+  for (const auto& [word, redop] : kWords) {
+    if (name.find(word) != kNpos) return redop;
+  }
+  return {};
+}
+
+std::string_view op_of_nccl_kernel(std::string_view name) {
+  // In this order, since "ReduceScatter" and "AllReduce" contain "Reduce". Messages and all-to-all
+  // share one kernel, SendRecv.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOps = {
+      {{"AllReduce", "allreduce"},
+       {"AllGather", "allgather_into_tensor"},
+       {"ReduceScatter", "reduce_scatter_tensor"},
+       {"Broadcast", "broadcast"},
+       {"Reduce", "reduce"},
+       {"SendRecv", "SendRecv"},
+       {"AlltoAll", "alltoall_base"},
+       {"AllToAll", "alltoall_base"}}};
+  if (!name.starts_with("nccl") || name.find("ernel") == kNpos) return {};
+  for (const auto& [word, op] : kOps) {
+    if (name.find(word) != kNpos) return op;
+  }
+  return {};
+}
+
+std::optional<KinetoRuntimeCall::Kind> runtime_call_kind(std::string_view call) {
+  using Kind = KinetoRuntimeCall::Kind;
+  const auto says = [&](std::string_view word) { return call.find(word) != kNpos; };
+  if (says("Query")) return std::nullopt;
+  if (says("DeviceSynchronize") || says("CtxSynchronize")) return Kind::sync_device;
+  if (says("Synchronize")) return Kind::sync;
+  if (says("WaitEvent")) return Kind::wait_event;
+  if (says("Memcpy")) return Kind::copy;
+  if (says("Launch") || says("Memset")) return Kind::queue;
+  return std::nullopt;
+}
 
 Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables,
                                  bool work) {

@@ -1,5 +1,5 @@
 // The part of a Kineto profile that is about communication, as in the file. Internal to the readers
-// of profiles and of execution traces.
+// of profiles, of execution traces and of Nsight Systems' reports.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,18 @@ struct KinetoRuntimeCall {
   std::int64_t thread = kNone;
   Kind kind{};
 };
+
+// Of which kind a call of the runtime or the driver is, by its name; nothing: it concerns no work.
+std::optional<KinetoRuntimeCall::Kind> runtime_call_kind(std::string_view call);
+
+// The operation in a kernel's name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", or
+// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty where it is no NCCL kernel.
+std::string_view op_of_nccl_kernel(std::string_view name);
+
+// The reduce operation in a kernel's name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)",
+// "ncclKernel_AllReduce_RING_LL_Sum_float(…)". Empty for minimum and maximum, which share a kernel.
+// An average is a sum that is divided before (PreMulSum) or after (SumPostDiv).
+std::string_view redop_of_nccl_kernel(std::string_view name);
 
 struct KinetoStep {
   std::int64_t n = 0;

@@ -165,10 +165,11 @@ class Assembler {
     events_.kernels = std::move(events_.plain_kernels);
     // Declares the groups, as if the profile had named them.
     for (const KinetoComm& kernel : events_.kernels) events_.groups[tables_.str(kernel.group)];
-    trace_.inconclusive =
-        "profiles from before PyTorch 2.3 hold the names of NCCL's kernels alone: neither groups "
-        "nor "
-        "sizes, so that the ranks' calls cannot be compared";
+    if (trace_.inconclusive.empty())
+      trace_.inconclusive =
+          "profiles from before PyTorch 2.3 hold the names of NCCL's kernels alone: neither groups "
+          "nor "
+          "sizes, so that the ranks' calls cannot be compared";
   }
 
   // Declares the groups. The default group becomes "world"; PyTorch names it "0", or not at all.

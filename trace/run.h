@@ -260,6 +260,10 @@ struct RankTrace {
   bool open_ended = false;
   // The first recorded seq by group, where the stream starts mid-run and the source numbers calls.
   std::map<GroupId, std::uint64_t> first_seq;
+  // By call: how long the rank's device was in it, its wait for the others included; 0: not
+  // recorded. For a source that records this and not when calls began and ended (Chakra); of others
+  // it is empty.
+  std::vector<Nanos> device_times;
 
   std::uint64_t damaged_count = 0;     // records that could not be used
   std::vector<DamagedRecord> damaged;  // the first kDamagedKept of them

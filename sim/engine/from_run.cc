@@ -437,6 +437,7 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
   trace::RankTrace out = trace;
   out.events.clear();
   out.calls.clear();
+  out.device_times.clear();
   out.groups.clear();
   out.exceptions.clear();
   trace::TraceBuilder builder(out);
@@ -543,6 +544,7 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
       const trace::RankTrace& same = found->second.after;
       trace.events = same.events;
       trace.calls = same.calls;
+      trace.device_times = same.device_times;
       trace.occurs = same.occurs;
       trace.exceptions = same.exceptions;
       trace.end = same.end;

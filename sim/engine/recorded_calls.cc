@@ -17,6 +17,8 @@ Picos elapsed(trace::Nanos from, trace::Nanos to) {
 std::vector<Picos> device_times(const trace::RankTrace& rank) {
   std::vector<trace::Nanos> began(rank.calls.size(), trace::kNoTime);
   std::vector<Picos> out(rank.calls.size(), RecordedCalls::kUnknown);
+  for (std::size_t c = 0; c < std::min(out.size(), rank.device_times.size()); ++c)
+    if (rank.device_times[c] > 0) out[c] = elapsed(0, rank.device_times[c]);
   for (const trace::Event& event : rank.events) {
     if (event.time == trace::kNoTime) continue;
     if (event.kind == trace::EventKind::start) {

@@ -34,11 +34,13 @@ struct Simulated {
   int status = 0;
   Json json;
 };
-Simulated simulate(const TempDir& traces) {
+Simulated simulate(const TempDir& traces,
+                   const std::vector<std::string>& calls = {"--alpha", "1us", "--beta", "1GB/s"}) {
   const TempDir out;
-  const cli::Outcome outcome =
-      cli::run_lockstep({"simulate", "trace", traces.path(), "--alpha", "1us", "--beta", "1GB/s",
-                         "--output", "json=" + out.file("json")});
+  std::vector<std::string> command = {"simulate", "trace", traces.path(), "--output",
+                                      "json=" + out.file("json")};
+  command.insert(command.end(), calls.begin(), calls.end());
+  const cli::Outcome outcome = cli::run_lockstep(command);
   EXPECT_EQ(outcome.err, "");
   return {outcome.status, Json::parse(TempDir::read(out.file("json")))};
 }
@@ -107,6 +109,30 @@ TEST(ConvertToChakra, WhatIsReadBackCallsTheSameAndTakesTheSameTime) {
   for (const std::size_t r : {0UL, 1UL})
     EXPECT_EQ(after.json["ranks"][r]["compute_ps"], before.json["ranks"][r]["compute_ps"]);
   EXPECT_EQ(cli::run_lockstep({"verify", chakra.path()}).status, 0);
+}
+
+// Rank 1 comes 4 us later, and then the call takes 3 us: for rank 0 it took 7 us.
+TEST(ConvertToChakra, CallsTakeAsLongAsTheyWereRecorded) {
+  const auto rank = [](int work) {
+    const auto at = [](const char* event, int time) {
+      return json_line({{"ev", event}, {"id", 1}, {"t", time}});
+    };
+    return json_line({{"ev", "span"}, {"name", "host"}, {"dur", work}, {"t", 0}}) +
+           issue_line(1, "world", "all_reduce",
+                      {{"in", {{8}}}, {"dtype", "float32"}, {"async", true}, {"t", work}}) +
+           at("start", work) + at("complete", 8000) + at("wait", 8000);
+  };
+  const TempDir text, chakra, again;
+  write_traces(text, {rank(1000), rank(5000)});
+  convert(text, chakra);
+  convert(chakra, again);
+  for (const TempDir* traces : {&text, &chakra, &again}) {
+    const Simulated replayed = simulate(*traces, {"--recorded-calls"});
+    EXPECT_EQ(replayed.status, 0);
+    EXPECT_EQ(replayed.json["time_ps"], 8'000'000);
+  }
+  EXPECT_EQ(simulate(chakra, {"--recorded-calls", "--scale-calls", "2"}).json["time_ps"],
+            11'000'000);
 }
 
 TEST(ConvertToChakra, AProgramThatHangsStillHangs) {

@@ -15,7 +15,8 @@
 // nodes out (smallest id among those whose data_deps are done; it does not follow ctrl_deps, which
 // have cycles in converted traces), and none waits: what a dependency on communication forbids is
 // not modelled. With TraceFile::work it is: COMP_NODEs become work of the host (is_cpu_op) or of a
-// stream, and every dependency that these orders do not keep anyway becomes a wait.
+// stream, every dependency that these orders do not keep anyway becomes a wait, and a call has its
+// node's duration (RankTrace::device_times).
 //
 // Memory: at most kChakraMemoryFactor times the file's size: of nodes of three bytes, which say
 // nothing but that they communicate. Names and attributes make it much less.
@@ -51,7 +52,7 @@ constexpr std::array<std::string_view, 5> kUnknownInChakra = {
     "members of groups: taken from the ranks that use them; of a collective over some dimensions "
     "of "
     "the network (involved_dim) they are not known, and it is not compared",
-    "completion of calls, and times: not taken from Chakra traces",
+    "completion of calls, and when they began: not recorded in Chakra traces",
 };
 
 constexpr std::array<Op, 10> kCollectives = {
@@ -90,6 +91,7 @@ struct Comm {
   bool message = false;
   bool on_host = false;
   std::int64_t stream = kNone;
+  Nanos nanos = 0;
 };
 
 // Work that is no communication.
@@ -195,6 +197,7 @@ class ChakraReader {
     comm.message = node.type != ChakraType::collective;
     comm.on_host = node.on_host.value_or(false);
     comm.stream = node.stream.value_or(kNone);
+    comm.nanos = node.nanos;
     // The host's side of a kernel, which is a node of its own.
     if (!comm.message && comm.on_host && !node.comm_type) return;
     std::optional<Op> op;
@@ -320,7 +323,10 @@ class ChakraReader {
       const auto refused =
           builder.add_issue(comm.call, comm.message, kNoTime, TraceBuilder::Numbering::count);
       if (refused.empty()) {
-        if (file_.work) placed_[n] = {id, comm.call.stream, Placed::Kind::call};
+        if (file_.work) {
+          placed_[n] = {id, comm.call.stream, Placed::Kind::call};
+          trace_.device_times.push_back(comm.nanos);
+        }
         ++id;
       } else {
         trace_.add_damage(std::string(refused));

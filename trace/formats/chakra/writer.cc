@@ -122,6 +122,8 @@ std::optional<std::int64_t> collective_type(Op op) {
 std::vector<Nanos> device_times(const RankTrace& trace) {
   std::vector<Nanos> began(trace.calls.size(), kNoTime);
   std::vector<Nanos> out(trace.calls.size(), 0);
+  std::copy_n(trace.device_times.begin(), std::min(out.size(), trace.device_times.size()),
+              out.begin());
   for (const Event& event : trace.events) {
     if (event.time == kNoTime) continue;
     if (event.kind == EventKind::start) began[event.index] = event.time;

@@ -11,6 +11,7 @@
 #include "verify/blocking/messages.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
+#include "verify/blocking/wait_evidence.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/past.h"

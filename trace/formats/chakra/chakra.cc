@@ -91,7 +91,6 @@ struct Comm {
   bool message = false;
   bool on_host = false;
   std::int64_t stream = kNone;
-  Nanos nanos = 0;
 };
 
 // Work that is no communication.
@@ -197,7 +196,6 @@ class ChakraReader {
     comm.message = node.type != ChakraType::collective;
     comm.on_host = node.on_host.value_or(false);
     comm.stream = node.stream.value_or(kNone);
-    comm.nanos = node.nanos;
     // The host's side of a kernel, which is a node of its own.
     if (!comm.message && comm.on_host && !node.comm_type) return;
     std::optional<Op> op;
@@ -222,6 +220,7 @@ class ChakraReader {
     comm.call.flags = kAsync;
     own.item = static_cast<std::uint32_t>(comms_.size());
     comms_.push_back(comm);
+    if (file_.work) comm_nanos_.push_back(node.nanos);
   }
 
   void note_self(std::int64_t rank) {
@@ -302,6 +301,7 @@ class ChakraReader {
         std::all_of(comms_.begin(), comms_.end(), [](const Comm& c) { return c.on_host; });
     trace_.calls.reserve(comms_.size());
     trace_.events.reserve(comms_.size());
+    if (file_.work) trace_.device_times.reserve(comms_.size());
     TraceBuilder builder(trace_);
     std::int64_t id = 0;
     const std::vector<std::uint32_t> ordered = order();
@@ -325,7 +325,7 @@ class ChakraReader {
       if (refused.empty()) {
         if (file_.work) {
           placed_[n] = {id, comm.call.stream, Placed::Kind::call};
-          trace_.device_times.push_back(comm.nanos);
+          trace_.device_times.push_back(comm_nanos_[item]);
         }
         ++id;
       } else {
@@ -443,6 +443,7 @@ class ChakraReader {
   std::vector<Node> nodes_;
   std::vector<std::uint64_t> deps_;
   std::vector<Comm> comms_;
+  std::vector<Nanos> comm_nanos_;  // of each of them; empty without TraceFile::work
   std::vector<ChakraWork> work_;
   std::vector<ChakraGroup> groups_;
   std::vector<Placed> placed_;  // by node, with TraceFile::work

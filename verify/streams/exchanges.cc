@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,10 +25,10 @@ struct Posted {
   std::uint32_t last_call = 0;
 };
 
-// One side of a channel.
+// One side of a channel: by the peer, and whether the rank sends.
+using SideKey = std::pair<trace::Rank, bool>;
+
 struct Side {
-  trace::Rank peer;
-  bool sends = false;
   std::vector<Posted> rounds;  // ascending
 
   const Posted* in(Round round) const {
@@ -46,31 +45,26 @@ struct Side {
 
 // What a rank exchanges with other members of a group between the group's collectives.
 struct Exchanges {
-  std::vector<Side> sides;
+  std::map<SideKey, Side> sides;
   // The rounds whose beginning and end were recorded: from `first` to before `end`. Sides hold the
   // one that follows, too.
   Round first = 0, end = 0;
   std::vector<std::uint32_t> ends;  // the call with which each of these ends
 
   bool knows(Round round) const { return round >= first && round < end; }
-  const Side* side(trace::Rank peer, bool sends) const {
-    const auto found = std::find_if(sides.begin(), sides.end(), [&](const Side& s) {
-      return s.peer == peer && s.sends == sends;
-    });
-    return found == sides.end() ? nullptr : &*found;
-  }
-  Side& side_of(trace::Rank peer, bool sends) {
-    for (Side& s : sides)
-      if (s.peer == peer && s.sends == sends) return s;
-    return sides.emplace_back(Side{peer, sends, {}});
+  std::uint32_t count(const SideKey& key, Round round) const {
+    const auto found = sides.find(key);
+    return found == sides.end() ? 0 : found->second.count_in(round);
   }
 };
 
-// Assigns to each rank the groups whose collectives cut its messages into rounds: for each peer the
-// largest group of both in which the rank issues collectives; of several, the one with most calls.
-using Cuts = std::map<trace::GroupId, std::set<trace::Rank>>;  // peers by group
+// The groups whose collectives cut a rank's messages into rounds, with the peers of these messages:
+// for each peer the largest group of both in which the rank issues collectives; of several, the one
+// with most calls. Only a rank's largest groups are asked: it has few, unless its trace is hostile.
+using Cuts = std::map<trace::GroupId, std::set<trace::Rank>>;
 
 Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
+  constexpr std::size_t kMostGroups = 16;
   std::map<trace::GroupId, std::size_t> calls;
   std::set<trace::Rank> peers;
   for (const trace::Call& call : trace.calls) {
@@ -80,17 +74,25 @@ Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
       ++calls[call.group];
     }
   }
+  if (peers.empty()) return {};
+  struct Cutting {
+    std::size_t size, calls;
+    const trace::RankTrace::Membership* group;
+  };
+  std::vector<Cutting> groups;
+  for (const trace::RankTrace::Membership& group : trace.groups)
+    if (const auto used = calls.find(group.group); used != calls.end())
+      groups.push_back({group.ranks.size(), used->second, &group});
+  std::stable_sort(groups.begin(), groups.end(), [](const Cutting& a, const Cutting& b) {
+    return std::pair(a.size, a.calls) > std::pair(b.size, b.calls);
+  });
+  groups.resize(std::min(groups.size(), kMostGroups));
   Cuts out;
   for (const trace::Rank peer : peers) {
-    std::optional<trace::GroupId> best;
-    std::pair<std::size_t, std::size_t> most;
-    for (const auto& [group, count] : calls) {
-      const auto* const declared = trace::membership(trace, group);
-      if (declared == nullptr || !declared->ranks.contains(peer)) continue;
-      const std::pair size(declared->ranks.size(), count);
-      if (size > most) best = group, most = size;
-    }
-    if (best) out[*best].insert(peer);
+    const auto cutting = std::find_if(groups.begin(), groups.end(), [&](const Cutting& one) {
+      return one.group->ranks.contains(peer);
+    });
+    if (cutting != groups.end()) out[cutting->group->group].insert(peer);
   }
   return out;
 }
@@ -123,11 +125,10 @@ Exchanges exchanges_of(const trace::Run& run, const trace::RankTrace& trace, tra
         !peers.contains(call.peer)) {
       continue;
     }
-    Side& side = out.side_of(call.peer, op == trace::Op::send);
-    if (side.rounds.empty() || side.rounds.back().round != round)
-      side.rounds.push_back({round, 0, 0});
-    ++side.rounds.back().count;
-    side.rounds.back().last_call = c;
+    std::vector<Posted>& rounds = out.sides[{call.peer, op == trace::Op::send}].rounds;
+    if (rounds.empty() || rounds.back().round != round) rounds.push_back({round, 0, 0});
+    ++rounds.back().count;
+    rounds.back().last_call = c;
   }
   return out;
 }
@@ -139,10 +140,10 @@ using Proportion = std::set<std::pair<bool, std::uint32_t>>;
 
 Proportion proportion_in(const Exchanges& of, Round round) {
   std::uint32_t divisor = 0;
-  for (const Side& side : of.sides) divisor = std::gcd(divisor, side.count_in(round));
+  for (const auto& [key, side] : of.sides) divisor = std::gcd(divisor, side.count_in(round));
   Proportion out;
   if (divisor == 0) return out;
-  for (const Side& side : of.sides) out.emplace(side.sends, side.count_in(round) / divisor);
+  for (const auto& [key, side] : of.sides) out.emplace(key.second, side.count_in(round) / divisor);
   return out;
 }
 
@@ -158,26 +159,25 @@ using ByRank = std::map<std::uint32_t, Exchanges>;
 // Looks through the rounds of one group's collectives.
 class Search {
  public:
-  Search(const trace::Run& run, const ByRank& exchanges) : run_(run), of_(exchanges) {
-    for (const auto& [rank, of] : of_) {
-      if (of.sides.empty()) continue;
-      first_ = std::min(first_, of.first);
-      end_ = std::max(end_, of.end);
-    }
-  }
+  Search(const trace::Run& run, const ByRank& exchanges) : run_(run), of_(exchanges) {}
 
   std::optional<UnevenExchange> find() const {
-    for (Round round = first_; round < end_; ++round) {
-      std::size_t agreeing = 0;
-      const std::vector<Disagreement> found = disagreements_in(round, agreeing);
-      if (found.empty()) continue;
-      // In the first round that is known, messages may have crossed the collective on purpose. Then
-      // most pairs do the same, and a program that ends has taken all of them.
-      if (round == first_ && agreeing <= found.size() && !has_ended_with_fewer(found[0]))
-        return std::nullopt;
-      return judge(found, round);
-    }
-    return std::nullopt;
+    const std::optional<Round> round = first_uneven_round();
+    if (!round) return std::nullopt;
+    std::vector<Disagreement> found;
+    std::size_t agreeing = 0;
+    each_channel(*round, [&](const Disagreement& d) {
+      if (d.sent == d.received) {
+        ++agreeing;
+      } else {
+        found.push_back(d);
+      }
+    });
+    // In the first round that is known, messages may have crossed the collective on purpose. Then
+    // most pairs do the same, and a program that ends has taken all of them.
+    if (*round == first_round() && agreeing <= found.size() && !has_ended_with_fewer(found[0]))
+      return std::nullopt;
+    return judge(found, *round);
   }
 
  private:
@@ -193,40 +193,54 @@ class Search {
     return found == of_.end() ? kNone : found->second;
   }
 
+  Round first_round() const {
+    Round out = UINT32_MAX;
+    for (const auto& [rank, of] : of_)
+      if (!of.sides.empty()) out = std::min(out, of.first);
+    return out;
+  }
+
+  // The first round that two ranks know, and count differently. Visits what was posted, and not
+  // every number: those of two ranks' rounds may be far from each other.
+  std::optional<Round> first_uneven_round() const {
+    std::optional<Round> out;
+    for (const auto& [r, of] : of_) {
+      for (const auto& [key, side] : of.sides) {
+        const auto peer = index_of(key.first);
+        if (!peer) continue;
+        const Exchanges& theirs = of_at(*peer);
+        const SideKey other{run_.ranks[r].rank, !key.second};
+        for (const Posted& posted : side.rounds) {
+          if (out && posted.round >= *out) break;
+          if (of.knows(posted.round) && theirs.knows(posted.round) &&
+              theirs.count(other, posted.round) != posted.count) {
+            out = posted.round;
+          }
+        }
+      }
+    }
+    return out;
+  }
+
   // Calls `visit` with the sender, the receiver, and what each posted, for each channel of a round
   // that both know.
   template <class Visit>
   void each_channel(Round round, const Visit& visit) const {
     for (const auto& [r, of] : of_) {
       if (!of.knows(round)) continue;
-      for (const Side& side : of.sides) {
-        const auto peer = index_of(side.peer);
+      for (const auto& [key, side] : of.sides) {
+        const auto peer = index_of(key.first);
         if (!peer || !of_at(*peer).knows(round)) continue;
-        const Side* const other = of_at(*peer).side(run_.ranks[r].rank, !side.sends);
-        // Channels with both sides are visited by their sender.
-        if (!side.sends && other != nullptr) continue;
         const std::uint32_t own = side.count_in(round);
-        const std::uint32_t theirs = other == nullptr ? 0 : other->count_in(round);
-        if (own == 0 && theirs == 0) continue;
-        if (side.sends) {
+        const std::uint32_t theirs = of_at(*peer).count({run_.ranks[r].rank, !key.second}, round);
+        // A channel is visited by its sender, or by its receiver where nothing was sent.
+        if (key.second && own > 0) {
           visit(Disagreement{r, *peer, own, theirs});
-        } else {
+        } else if (!key.second && own > 0 && theirs == 0) {
           visit(Disagreement{*peer, r, theirs, own});
         }
       }
     }
-  }
-
-  std::vector<Disagreement> disagreements_in(Round round, std::size_t& agreeing) const {
-    std::vector<Disagreement> out;
-    each_channel(round, [&](const Disagreement& d) {
-      if (d.sent == d.received) {
-        ++agreeing;
-      } else {
-        out.push_back(d);
-      }
-    });
-    return out;
   }
 
   std::optional<UnevenExchange> judge(const std::vector<Disagreement>& found, Round round) const {
@@ -315,9 +329,9 @@ class Search {
     out.expected = out.odd_sends ? d.received : d.sent;
     const std::uint32_t shown = out.posted > out.expected ? out.odd : out.partner;
     const std::uint32_t peer = shown == out.odd ? out.partner : out.odd;
-    const Side* const side =
-        of_at(shown).side(run_.ranks[peer].rank, (shown == out.odd) == out.odd_sends);
-    out.shown = {shown, side->in(round)->last_call};
+    const Side& side =
+        of_at(shown).sides.at({run_.ranks[peer].rank, (shown == out.odd) == out.odd_sends});
+    out.shown = {shown, side.in(round)->last_call};
     out.end = {odd, of_at(odd).ends[round - of_at(odd).first]};
     out.end_of_partner = {out.partner, of_at(out.partner).ends[round - of_at(out.partner).first]};
     out.kind = kind_of(odd, round);
@@ -331,11 +345,11 @@ class Search {
     bool split = of_at(odd).knows(round + 1), joined = true;
     std::size_t more = 0;
     bool any = false;
-    for (const Side& side : of_at(odd).sides) {
-      const auto peer = index_of(side.peer);
+    for (const auto& [key, side] : of_at(odd).sides) {
+      const auto peer = index_of(key.first);
       if (!peer) continue;
-      const Side* const other = of_at(*peer).side(run_.ranks[odd].rank, !side.sends);
-      const auto theirs = [&](Round r) { return other == nullptr ? 0 : other->count_in(r); };
+      const SideKey other{run_.ranks[odd].rank, !key.second};
+      const auto theirs = [&](Round r) { return of_at(*peer).count(other, r); };
       const std::uint32_t own = side.count_in(round);
       split = split && own + side.count_in(round + 1) == theirs(round);
       joined = joined && own >= theirs(round) &&
@@ -351,7 +365,6 @@ class Search {
 
   const trace::Run& run_;
   const ByRank& of_;
-  Round first_ = UINT32_MAX, end_ = 0;
 };
 
 }  // namespace

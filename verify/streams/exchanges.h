@@ -46,7 +46,7 @@ struct UnevenExchange {
 // Rounds count that both ranks are known to have ended, so that none of them is merely late.
 // Nothing where rounds disagree from the start on: messages may cross a collective on purpose, as
 // receives that are posted a step ahead do. Nothing without messages and collectives.
-// O(calls · peers of a rank + channels · rounds).
+// O(calls · log, for each of at most 16 groups of a rank, + ranks · rounds · peers).
 std::optional<UnevenExchange> find_uneven_exchange(const trace::Run& run);
 
 }  // namespace lockstep::verify

@@ -7,6 +7,7 @@
 #include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/chakra/nodes.h"
+#include "trace/formats/json_fields.h"
 #include "trace/formats/json_scan.h"
 
 namespace lockstep::trace {
@@ -17,32 +18,11 @@ namespace dom = simdjson::dom;
 constexpr std::size_t kLongestChakraNode = std::size_t{16} << 20U;
 constexpr std::size_t kLongestAttribute = 256;
 
-// A whole number, or one written as text, as protobuf's JSON has 64-bit numbers.
-std::optional<std::int64_t> chakra_integer(const dom::element& element) {
-  std::int64_t out = 0;
-  if (element.get(out) == simdjson::SUCCESS) return out;
-  std::string_view text;
-  if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
-  return parse_number<std::int64_t>(text);
-}
-
-std::optional<std::int64_t> chakra_integer_at(const dom::object& object, std::string_view key) {
-  dom::element element;
-  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
-  return chakra_integer(element);
-}
-
-std::string_view text_at(const dom::object& object, std::string_view key) {
-  std::string_view out;
-  if (object.at_key(key).get(out) != simdjson::SUCCESS) return {};
-  return out;
-}
-
 void read_deps(const dom::object& object, std::string_view key, ChakraNode& node) {
   dom::array deps;
   if (object.at_key(key).get(deps) != simdjson::SUCCESS) return;
   for (const dom::element element : deps) {
-    if (const auto dep = chakra_integer(element); dep && *dep >= 0) {
+    if (const auto dep = json_integer(element); dep && *dep >= 0) {
       node.deps.push_back(static_cast<std::uint64_t>(*dep));
     }
   }
@@ -84,25 +64,25 @@ ChakraType type_in_json(std::string_view name) {
 void set(ChakraNode& node, std::string_view key, const dom::element& value) {
   std::string_view text;
   if (key == "comm_type") {
-    node.comm_type = chakra_integer(value);
+    node.comm_type = json_integer(value);
   } else if (key == "comm_size") {
-    node.comm_size = chakra_integer(value);
+    node.comm_size = json_integer(value);
   } else if (key == "comm_src") {
-    node.src = chakra_integer(value);
+    node.src = json_integer(value);
   } else if (key == "comm_dst") {
-    node.dst = chakra_integer(value);
+    node.dst = json_integer(value);
   } else if (key == "comm_tag") {
-    node.tag = chakra_integer(value);
+    node.tag = json_integer(value);
   } else if (key == "stream") {
-    node.stream = chakra_integer(value);
+    node.stream = json_integer(value);
   } else if (key == "runtime" || key == "duration_micros") {
-    node.nanos = nanos_of_micros(chakra_integer(value).value_or(0));
+    node.nanos = nanos_of_micros(json_integer(value).value_or(0));
   } else if (key == kChakraNanos) {
-    node.nanos = std::max<std::int64_t>(0, chakra_integer(value).value_or(0));
+    node.nanos = std::max<std::int64_t>(0, json_integer(value).value_or(0));
   } else if (key == kChakraRoot) {
-    node.root = chakra_integer(value);
+    node.root = json_integer(value);
   } else if (key == kChakraOutSize) {
-    node.out_size = chakra_integer(value);
+    node.out_size = json_integer(value);
   } else if (key == kChakraOp && value.get(text) == simdjson::SUCCESS) {
     node.op = text.substr(0, kLongestAttribute);
   } else if (key == kChakraRedop && value.get(text) == simdjson::SUCCESS) {
@@ -121,7 +101,7 @@ void read_attributes(const dom::object& object, ChakraNode& node) {
   for (const dom::element element : attributes) {
     dom::object attribute;
     if (element.get(attribute) != simdjson::SUCCESS) continue;
-    const std::string_view name = text_at(attribute, "name");
+    const std::string_view name = json_text(attribute, "name").value_or("");
     for (const auto& [key, value] : attribute) {
       if (key != "name" && key != "docString") set(node, name, value);
     }
@@ -131,22 +111,21 @@ void read_attributes(const dom::object& object, ChakraNode& node) {
 bool read_node(const dom::object& object, bool graph, bool work, ChakraNode& node) {
   node = {};
   // Protobuf's JSON leaves out what is 0.
-  const auto id =
-      graph ? chakra_integer_at(object, "Id") : chakra_integer_at(object, "id").value_or(0);
+  const auto id = graph ? json_integer(object, "Id") : json_integer(object, "id").value_or(0);
   if (!id || *id < 0) return false;
   node.id = static_cast<std::uint64_t>(*id);
   constexpr std::size_t kLongestName = 256;
-  node.name = text_at(object, graph ? "Name" : "name").substr(0, kLongestName);
+  node.name = json_text(object, graph ? "Name" : "name").value_or("").substr(0, kLongestName);
   read_deps(object, graph ? "data_deps" : "dataDeps", node);
   if (graph) {
-    node.type = type_in_json(chakra_integer_at(object, "NodeType").value_or(0));
+    node.type = type_in_json(json_integer(object, "NodeType").value_or(0));
     const bool wanted =
         node.type != ChakraType::other && (work || node.type != ChakraType::compute);
     if (!wanted) return true;
     for (const auto& [key, value] : object) set(node, key, value);
   } else {
-    node.type = type_in_json(text_at(object, "type"));
-    node.nanos = nanos_of_micros(chakra_integer_at(object, "durationMicros").value_or(0));
+    node.type = type_in_json(json_text(object, "type").value_or(""));
+    node.nanos = nanos_of_micros(json_integer(object, "durationMicros").value_or(0));
     read_attributes(object, node);
   }
   if (node.type == ChakraType::collective && !node.comm_type) {

@@ -12,6 +12,7 @@
 
 #include "base/numbers.h"
 #include "base/text.h"
+#include "trace/formats/json_fields.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -29,23 +30,6 @@ constexpr std::size_t kRecognisedIn = std::size_t{64} << 10U;  // bytes of the f
 // the limit keeps the cost of a hostile file linear.
 constexpr int kMostResyncs = 64;
 constexpr std::size_t kDamageKept = RankTrace::kDamagedKept;
-
-std::optional<std::string_view> known_text_at(const dom::object& object, std::string_view key) {
-  std::string_view out;
-  if (object.at_key(key).get(out) != simdjson::SUCCESS) return std::nullopt;
-  return out;
-}
-
-// An integer, or a string that holds one ("3"), as some versions write it.
-std::optional<std::int64_t> integer_of(const dom::object& object, std::string_view key) {
-  dom::element element;
-  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
-  std::int64_t out = 0;
-  if (element.get(out) == simdjson::SUCCESS) return out;
-  std::string_view text;
-  if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
-  return parse_number<std::int64_t>(text);
-}
 
 // A time in microseconds (7125 or 7125.5), as nanoseconds.
 std::optional<Nanos> time_of(const dom::object& object, std::string_view key) {
@@ -81,7 +65,7 @@ std::optional<std::vector<std::int64_t>> list_of(const dom::object& object, std:
 }
 
 std::int32_t rank_of(const dom::object& object, std::string_view key) {
-  const std::int64_t value = integer_of(object, key).value_or(kNone);
+  const std::int64_t value = json_integer(object, key).value_or(kNone);
   return is_possible_rank(value, kMaxWorldSize) ? static_cast<std::int32_t>(value) : kNone;
 }
 
@@ -211,19 +195,19 @@ class KinetoScanner {
 
   // Reads a kernel, a copy or a call of the runtime.
   void read_work(const dom::object& event) {
-    const std::string_view category = known_text_at(event, "cat").value_or("");
-    const std::string_view event_name = known_text_at(event, "name").value_or("");
+    const std::string_view category = json_text(event, "cat").value_or("");
+    const std::string_view event_name = json_text(event, "name").value_or("");
     const std::optional<Nanos> begin = time_of(event, "ts");
     std::optional<Nanos> duration = time_of(event, "dur");
     if (duration) duration = std::min(*duration, INT64_MAX / 4);  // sums of ends stay in range
     dom::object args;
     if (!begin || !duration || event.at_key("args").get(args) != simdjson::SUCCESS) return;
-    const std::int64_t correlation = integer_of(args, "correlation").value_or(kNone);
+    const std::int64_t correlation = json_integer(args, "correlation").value_or(kNone);
     if (category.ends_with("untime") || category.ends_with("driver")) {
       const auto kind = runtime_call_kind(event_name);
       if (kind)
         events_.runtime.push_back({*begin, *begin + *duration, correlation,
-                                   integer_of(event, "tid").value_or(kNone), *kind});
+                                   json_integer(event, "tid").value_or(kNone), *kind});
       return;
     }
     const bool kernel = category == "kernel" || category == "Kernel";
@@ -232,7 +216,7 @@ class KinetoScanner {
                               !op_of_nccl_kernel(event_name).empty();
     if (kernel && communicates) return;  // among the calls
     events_.work.push_back({*begin, *begin + *duration, correlation,
-                            integer_of(args, "stream").value_or(0), name(event_name)});
+                            json_integer(args, "stream").value_or(0), name(event_name)});
   }
 
   StringId name(std::string_view text) { return tables_.strings.intern(std::string(text)); }
@@ -241,30 +225,30 @@ class KinetoScanner {
   void read_comm(const dom::object& event) {
     dom::object args;
     if (event.at_key("args").get(args) != simdjson::SUCCESS) return;
-    const std::optional<std::string_view> op = known_text_at(args, "Collective name");
-    const std::string_view event_name = known_text_at(event, "name").value_or("");
+    const std::optional<std::string_view> op = json_text(args, "Collective name");
+    const std::string_view event_name = json_text(event, "name").value_or("");
     const bool host = event_name == "record_param_comms";
-    if (!host && known_text_at(event, "cat").value_or("") != "kernel") return;
+    if (!host && json_text(event, "cat").value_or("") != "kernel") return;
     if (!op || op->empty()) return lose("a collective without a name");
     const std::optional<Nanos> begin = time_of(event, "ts");
     if (!begin) return lose("a collective without a time");
     KinetoComm comm;
     comm.begin = *begin;
     comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
-    comm.external_id = integer_of(args, "External id").value_or(kNone);
-    comm.thread = integer_of(event, "tid").value_or(kNone);
+    comm.external_id = json_integer(args, "External id").value_or(kNone);
+    comm.thread = json_integer(event, "tid").value_or(kNone);
     comm.op = name(*op);
-    comm.dtype = name(dtype_from_torch(known_text_at(args, "dtype").value_or("")));
-    comm.in = std::max<std::int64_t>(kNone, integer_of(args, "In msg nelems").value_or(kNone));
-    comm.out = std::max<std::int64_t>(kNone, integer_of(args, "Out msg nelems").value_or(kNone));
+    comm.dtype = name(dtype_from_torch(json_text(args, "dtype").value_or("")));
+    comm.in = std::max<std::int64_t>(kNone, json_integer(args, "In msg nelems").value_or(kNone));
+    comm.out = std::max<std::int64_t>(kNone, json_integer(args, "Out msg nelems").value_or(kNone));
     comm.splits_in = splits(args, "In split size");
     comm.splits_out = splits(args, "Out split size");
     comm.rank = rank_of(args, "Rank");
     comm.peer = rank_of(args, *op == "send" ? "Dst Rank" : "Src Rank");
-    comm.seq = std::max<std::int64_t>(kNone, integer_of(args, "Seq").value_or(kNone));
+    comm.seq = std::max<std::int64_t>(kNone, json_integer(args, "Seq").value_or(kNone));
     comm.group = read_group(args);
     if (host) {
-      if (events_.pid == kNone) events_.pid = integer_of(event, "pid").value_or(kNone);
+      if (events_.pid == kNone) events_.pid = json_integer(event, "pid").value_or(kNone);
     } else {
       comm.redop = name(redop_of_nccl_kernel(event_name));
       take_queue(args, comm);
@@ -275,8 +259,8 @@ class KinetoScanner {
 
   // Reads a kernel that does not name its call.
   void read_plain_kernel(const dom::object& event) {
-    const std::string_view category = known_text_at(event, "cat").value_or("");
-    const std::string_view kernel = known_text_at(event, "name").value_or("");
+    const std::string_view category = json_text(event, "cat").value_or("");
+    const std::string_view kernel = json_text(event, "name").value_or("");
     const std::string_view op = op_of_nccl_kernel(kernel);
     const std::optional<Nanos> begin = time_of(event, "ts");
     if (op.empty() || !begin || (category != "kernel" && category != "Kernel")) return;
@@ -287,20 +271,20 @@ class KinetoScanner {
     comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
     comm.op = name(op);
     comm.redop = name(redop_of_nccl_kernel(kernel));
-    comm.group = name(fmt::format("stream {}", integer_of(args, "stream").value_or(0)));
+    comm.group = name(fmt::format("stream {}", json_integer(args, "stream").value_or(0)));
     take_queue(args, comm);
     read_gpu(args);
     events_.plain_kernels.push_back(comm);
   }
 
   static void take_queue(const dom::object& args, KinetoComm& kernel) {
-    kernel.correlation = integer_of(args, "correlation").value_or(kNone);
-    kernel.stream = integer_of(args, "stream").value_or(kNone);
+    kernel.correlation = json_integer(args, "correlation").value_or(kNone);
+    kernel.stream = json_integer(args, "stream").value_or(kNone);
   }
 
   // "args": {"device": 5, "stream": 20, …} of a kernel.
   void read_gpu(const dom::object& args) {
-    if (events_.gpu == kNone) events_.gpu = integer_of(args, "device").value_or(kNone);
+    if (events_.gpu == kNone) events_.gpu = json_integer(args, "device").value_or(kNone);
   }
 
   IntListId splits(const dom::object& args, std::string_view key) {
@@ -312,19 +296,18 @@ class KinetoScanner {
 
   // Collects what the event says about its group, and returns the group's name.
   StringId read_group(const dom::object& args) {
-    std::string group(known_text_at(args, "Process Group Name").value_or(""));
+    std::string group(json_text(args, "Process Group Name").value_or(""));
     if (group.empty()) {  // until PyTorch 2.3 a number
-      if (const auto id = integer_of(args, "Process Group ID")) group = std::to_string(*id);
+      if (const auto id = json_integer(args, "Process Group ID")) group = std::to_string(*id);
     }
     KinetoGroup& known = events_.groups[group];
-    if (known.desc.empty())
-      known.desc = known_text_at(args, "Process Group Description").value_or("");
-    const std::int64_t size = integer_of(args, "Group size").value_or(kNone);
+    if (known.desc.empty()) known.desc = json_text(args, "Process Group Description").value_or("");
+    const std::int64_t size = json_integer(args, "Group size").value_or(kNone);
     if (known.size == kNone && size > 0) known.size = size;
     if (!known.ranks && known.size != kNone) {
       take_ranks(known, list_of(args, "Process Group Ranks"));
-      take_stride(known, integer_of(args, "Global rank start"),
-                  integer_of(args, "Global rank stride"));
+      take_stride(known, json_integer(args, "Global rank start"),
+                  json_integer(args, "Global rank stride"));
     }
     return name(group);
   }
@@ -351,9 +334,9 @@ class KinetoScanner {
   // Reads a step's range on the host: {"name": "ProfilerStep#12", "ts": …, "dur": …}.
   void read_step(const dom::object& event) {
     constexpr std::string_view kPrefix = "ProfilerStep#";
-    std::string_view text = known_text_at(event, "name").value_or("");
+    std::string_view text = json_text(event, "name").value_or("");
     if (!text.starts_with(kPrefix)) return;
-    if (known_text_at(event, "cat").value_or("") == "gpu_user_annotation") return;
+    if (json_text(event, "cat").value_or("") == "gpu_user_annotation") return;
     text.remove_prefix(kPrefix.size());
     KinetoStep step;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step.n);
@@ -371,9 +354,9 @@ class KinetoScanner {
     if (end == kNpos || !parse(bytes_.substr(at, end - at), info)) {
       return lose("distributedInfo cannot be read");
     }
-    events_.backend = known_text_at(info, "backend").value_or("");
-    events_.rank = integer_of(info, "rank").value_or(kNone);
-    events_.world_size = integer_of(info, "world_size").value_or(kNone);
+    events_.backend = json_text(info, "backend").value_or("");
+    events_.rank = json_integer(info, "rank").value_or(kNone);
+    events_.world_size = json_integer(info, "world_size").value_or(kNone);
     dom::array groups;
     if (info.at_key("pg_config").get(groups) != simdjson::SUCCESS) return;
     for (const dom::element element : groups) {
@@ -383,11 +366,11 @@ class KinetoScanner {
   }
 
   void read_config(const dom::object& config) {
-    std::string group(known_text_at(config, "pg_name").value_or(""));
+    std::string group(json_text(config, "pg_name").value_or(""));
     KinetoGroup& known = events_.groups[group];
-    const std::string_view desc = known_text_at(config, "pg_desc").value_or("");
+    const std::string_view desc = json_text(config, "pg_desc").value_or("");
     if (!desc.empty()) known.desc = desc;
-    const std::int64_t size = integer_of(config, "pg_size").value_or(kNone);
+    const std::int64_t size = json_integer(config, "pg_size").value_or(kNone);
     if (size > 0) known.size = size;
     // The program's own list counts more than what was derived from an event.
     if (auto numbers = list_of(config, "ranks"); numbers && !numbers->empty()) {

@@ -40,6 +40,7 @@
 #include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/format.h"
+#include "trace/formats/json_fields.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/kineto/events.h"
 #include "trace/trace_builder.h"
@@ -64,29 +65,13 @@ constexpr std::size_t kLongestNsysLine = std::size_t{1}
 constexpr std::size_t kMostProcesses = 1024;
 constexpr std::int64_t kLatestTime = INT64_MAX / 8;  // nanoseconds; sums stay in range
 
-// An integer, or a string that holds one ("745").
-std::optional<std::int64_t> number_in(const dom::object& object, std::string_view key) {
-  dom::element element;
-  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
-  std::int64_t out = 0;
-  if (element.get(out) == simdjson::SUCCESS) return out;
-  std::string_view text;
-  if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
-  return parse_number<std::int64_t>(text);
-}
-
-std::string_view text_in(const dom::object& object, std::string_view key) {
-  std::string_view out;
-  return object.at_key(key).get(out) == simdjson::SUCCESS ? out : std::string_view();
-}
-
 // Times of an event; nothing where they cannot be.
 struct NsysTimes {
   Nanos begin = 0, end = 0;
 };
 std::optional<NsysTimes> times_in(const dom::object& event, std::string_view begin,
                                   std::string_view end) {
-  const auto from = number_in(event, begin), to = number_in(event, end);
+  const auto from = json_integer(event, begin), to = json_integer(event, end);
   if (!from || !to || *from < 0 || *to < *from || *to > kLatestTime) return std::nullopt;
   return NsysTimes{*from, *to};
 }
@@ -162,8 +147,8 @@ class NsysReader {
     } else if (first->key == "type" && value.starts_with("\"String\"")) {
       dom::object object;
       if (!parse(line, object)) return lose("a string that is not JSON");
-      const auto id = number_in(object, "id");
-      if (id) separate_[*id] = text_in(object, "value");
+      const auto id = json_integer(object, "id");
+      if (id) separate_[*id] = json_text(object, "value").value_or("");
     }
   }
 
@@ -239,26 +224,26 @@ class NsysReader {
     if (!is_kernel && !is_copy && event.at_key("memset").get(fill) != simdjson::SUCCESS) return;
     const auto times = times_in(event, "startNs", "endNs");
     if (!times) return lose("work of a GPU without a time");
-    KinetoEvents* const events = events_of(number_in(event, "globalPid"));
+    KinetoEvents* const events = events_of(json_integer(event, "globalPid"));
     if (events == nullptr) return;
     const std::int64_t device =
-        std::clamp<std::int64_t>(number_in(event, "deviceId").value_or(0), 0, kMostProcesses);
+        std::clamp<std::int64_t>(json_integer(event, "deviceId").value_or(0), 0, kMostProcesses);
     if (events->gpu == kNone) events->gpu = device;
     std::int64_t stream =
-        std::clamp<std::int64_t>(number_in(event, "streamId").value_or(0), 0, UINT32_MAX);
+        std::clamp<std::int64_t>(json_integer(event, "streamId").value_or(0), 0, UINT32_MAX);
     // Streams of another device may have the same numbers.
     if (device != events->gpu) stream += (device + 1) << 32U;
-    const std::int64_t correlation = number_in(event, "correlationId").value_or(kNone);
+    const std::int64_t correlation = json_integer(event, "correlationId").value_or(kNone);
     if (!is_kernel) {
       if (!file_.work) return;
       const std::string_view what =
-          is_copy ? copy_name(number_in(copy, "copyKind").value_or(0)) : "Memset";
+          is_copy ? copy_name(json_integer(copy, "copyKind").value_or(0)) : "Memset";
       events->work.push_back({times->begin, times->end, correlation, stream,
                               tables_.strings.intern(std::string(what))});
       return;
     }
-    auto index = number_in(kernel, "demangledName");
-    if (!index) index = number_in(kernel, "shortName");
+    auto index = json_integer(kernel, "demangledName");
+    if (!index) index = json_integer(kernel, "shortName");
     const Name& called = name(index);
     if (called.op.empty()) {
       if (file_.work)
@@ -277,29 +262,29 @@ class NsysReader {
   }
 
   void take_api_call(const dom::object& event) {
-    const auto index = number_in(event, "name");
+    const auto index = json_integer(event, "name");
     const auto kind = index ? name(index).kind : std::nullopt;
     if (!kind) return;
     const auto times = times_in(event, "startNs", "endNs");
     if (!times) return lose("a call of CUDA without a time");
-    const auto thread = number_in(event, "globalTid");
+    const auto thread = json_integer(event, "globalTid");
     if (KinetoEvents* const events = events_of(thread))
       events->runtime.push_back({times->begin, times->end,
-                                 number_in(event, "correlationId").value_or(kNone),
+                                 json_integer(event, "correlationId").value_or(kNone),
                                  thread.value_or(kNone), *kind});
   }
 
   void take_range(const dom::object& event) {
-    std::string_view text = text_in(event, "Text");
+    std::string_view text = json_text(event, "Text").value_or("");
     std::string listed;
-    if (const auto index = number_in(event, "TextId"); index && text.empty()) {
+    if (const auto index = json_integer(event, "TextId"); index && text.empty()) {
       listed = string_at(*index);
       text = listed;
     }
     const auto number = step_in_text(text);
     const auto times = times_in(event, "Timestamp", "EndTimestamp");
     if (!number || !times) return;
-    if (KinetoEvents* const events = events_of(number_in(event, "GlobalTid")))
+    if (KinetoEvents* const events = events_of(json_integer(event, "GlobalTid")))
       events->steps.push_back({*number, times->begin, times->end});
   }
 

@@ -3,34 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trace/device_times.h"
+
 namespace lockstep::sim {
-namespace {
-
-// 0 where a clock was set back; forever(): beyond the range of the clock.
-Picos elapsed(trace::Nanos from, trace::Nanos to) {
-  trace::Nanos nanos = 0;
-  if (to <= from) return {};
-  return __builtin_sub_overflow(to, from, &nanos) ? Picos::forever() : Picos{nanos} * 1000;
-}
-
-// By call of the rank: how long its device was in it.
-std::vector<Picos> device_times(const trace::RankTrace& rank) {
-  std::vector<trace::Nanos> began(rank.calls.size(), trace::kNoTime);
-  std::vector<Picos> out(rank.calls.size(), RecordedCalls::kUnknown);
-  for (std::size_t c = 0; c < std::min(out.size(), rank.device_times.size()); ++c)
-    if (rank.device_times[c] > 0) out[c] = elapsed(0, rank.device_times[c]);
-  for (const trace::Event& event : rank.events) {
-    if (event.time == trace::kNoTime) continue;
-    if (event.kind == trace::EventKind::start) {
-      began[event.index] = event.time;
-    } else if (event.kind == trace::EventKind::complete && began[event.index] != trace::kNoTime) {
-      out[event.index] = elapsed(began[event.index], event.time);
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 RecordedCalls recorded_calls(const trace::Run& run, const RunProgram& program) {
   RecordedCalls out;
@@ -38,16 +13,17 @@ RecordedCalls recorded_calls(const trace::Run& run, const RunProgram& program) {
   for (const trace::RankTrace& rank : run.ranks) {
     const ProgramJob::Member& member = program.job.ranks[static_cast<std::size_t>(rank.rank.value)];
     const std::vector<ProgramStep>& steps = program.job.programs[member.program].steps;
-    const std::vector<Picos> times = device_times(rank);
+    const std::vector<trace::Nanos> times = trace::device_times(rank);
     std::vector<std::uint32_t> numbers(member.groups.size(), 0);
     for (std::size_t s = 0; s < steps.size(); ++s) {
       if (steps[s].kind != StepKind::call) continue;
       std::vector<Picos>& group = out.times[member.groups[steps[s].slot]];
       const std::uint32_t number = numbers[steps[s].slot]++;
       if (group.size() <= number) group.resize(number + 1, RecordedCalls::kUnknown);
-      const Picos time = times[rank.events[program.events[member.program][s]].index];
+      const trace::Nanos nanos = times[rank.events[program.events[member.program][s]].index];
+      if (nanos == trace::kNoTime) continue;
+      const Picos time = Picos{nanos} * 1000;
       Picos& known = group[number];
-      if (time == RecordedCalls::kUnknown) continue;
       known = known == RecordedCalls::kUnknown ? time : std::min(known, time);
     }
   }
@@ -79,7 +55,8 @@ std::optional<Picos> recorded_time(const trace::RankTrace& rank) {
     last = std::max(last, end);
   }
   if (last < first) return std::nullopt;
-  return elapsed(first, last);
+  trace::Nanos nanos = 0;
+  return __builtin_sub_overflow(last, first, &nanos) ? Picos::forever() : Picos{nanos} * 1000;
 }
 
 }  // namespace lockstep::sim

@@ -13,6 +13,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 
+#include "trace/device_times.h"
 #include "trace/formats/chakra/nodes.h"
 
 namespace lockstep::trace {
@@ -118,23 +119,11 @@ std::optional<std::int64_t> collective_type(Op op) {
   }
 }
 
-// By call of the rank: how long its device was in it; 0 where that was not recorded.
-std::vector<Nanos> device_times(const RankTrace& trace) {
-  std::vector<Nanos> began(trace.calls.size(), kNoTime);
-  std::vector<Nanos> out(trace.calls.size(), 0);
-  std::copy_n(trace.device_times.begin(), std::min(out.size(), trace.device_times.size()),
-              out.begin());
-  for (const Event& event : trace.events) {
-    if (event.time == kNoTime) continue;
-    if (event.kind == EventKind::start) began[event.index] = event.time;
-    if (event.kind != EventKind::complete) continue;
-    const Nanos begin = began[event.index];
-    Nanos& nanos = out[event.index];
-    // A clock may have been set back, or be far beyond any time.
-    if (begin == kNoTime || event.time <= begin ||
-        __builtin_sub_overflow(event.time, begin, &nanos))
-      nanos = 0;
-  }
+// By call of the rank: how long its device was in it; 0 where that is not known.
+std::vector<Nanos> known_device_times(const RankTrace& trace) {
+  std::vector<Nanos> out = device_times(trace);
+  std::replace(out.begin(), out.end(), kNoTime, Nanos{0});
+  std::replace(out.begin(), out.end(), Nanos{INT64_MAX}, Nanos{0});
   return out;
 }
 
@@ -145,7 +134,7 @@ class ChakraWriter {
   Result<std::string> write() {
     write_metadata();
     node_of_call_.assign(trace_.calls.size(), kNoNode);
-    device_times_ = device_times(trace_);
+    device_times_ = known_device_times(trace_);
     for (const Event& event : trace_.events) {
       Status written = Status::ok();
       if (event.kind == EventKind::issue)

@@ -1,6 +1,7 @@
 #include "verify/verdict.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <tuple>
 
@@ -46,24 +47,29 @@ void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
 
 namespace {
 
-// Whether the trace holds a call of the group that completed as the `count`th, or a later one.
-bool holds_completed(const trace::RankTrace& trace, trace::GroupId group, std::uint64_t count) {
-  return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
-    return call.group == group && call.has(trace::kCompleted) &&
-           call.seq + std::uint64_t{1} >= count;
-  });
+// By group: how many calls completed at least, by the newest one that did and that the trace holds.
+std::map<trace::GroupId, std::uint64_t> completed_calls(const trace::RankTrace& trace) {
+  std::map<trace::GroupId, std::uint64_t> out;
+  for (const trace::Call& call : trace.calls) {
+    if (!call.has(trace::kCompleted)) continue;
+    std::uint64_t& count = out[call.group];
+    count = std::max(count, call.seq + std::uint64_t{1});
+  }
+  return out;
 }
 
 // Notes a rank whose own counters say that it enqueued more calls in a group than completed, where
-// its ring has overwritten these calls since.
+// its ring has overwritten these calls since. O(calls · log).
 void note_unfinished_counts(const Context& context, Outlook& outlook) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const trace::RankTrace& trace = context.run.ranks[r];
+    if (trace.progress.empty()) continue;
+    const std::map<trace::GroupId, std::uint64_t> completed = completed_calls(trace);
     for (const trace::RankTrace::Progress& progress : trace.progress) {
-      if (!progress.enqueued || !progress.completed || *progress.enqueued <= *progress.completed ||
-          holds_completed(trace, progress.group, *progress.enqueued)) {
+      if (!progress.enqueued || !progress.completed || *progress.enqueued <= *progress.completed)
         continue;
-      }
+      const auto held = completed.find(progress.group);
+      if (held != completed.end() && held->second >= *progress.enqueued) continue;
       outlook.undecided.push_back(fmt::format(
           "{} had enqueued {} in {} and completed {}, by its counters: its dump does not hold the "
           "open ones any more (a larger TORCH_FR_BUFFER_SIZE keeps them)",

@@ -208,12 +208,15 @@ bool is_by_numbers_alone(const Context& context, const Deviation& d) {
 
 // The deviations of all groups, by group. Where two equal sides of one group deviate from each
 // other, a rank that deviates alone from most of another group is the one that does so here, too.
-std::vector<std::vector<Deviation>> deviations_of(const Context& context) {
-  std::vector<std::vector<Deviation>> out;
+// Not of `explained` groups, by number.
+std::vector<std::vector<Deviation>> deviations_of(const Context& context,
+                                                  const std::vector<bool>& explained) {
+  std::vector<std::vector<Deviation>> out(context.groups.size());
   std::vector<std::uint32_t> alone;  // ranks that a majority singles out
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
-    out.push_back(find_deviations(context.run, context.groups, g, context.where, context.modalities,
-                                  context.agreement));
+    if (explained[g]) continue;
+    out[g] = find_deviations(context.run, context.groups, g, context.where, context.modalities,
+                             context.agreement);
     if (out[g].empty()) continue;
     const Deviation& first = out[g].front();
     if (first.singled_out && first.deviants.size() < first.reference.size())
@@ -228,14 +231,7 @@ std::vector<std::vector<Deviation>> deviations_of(const Context& context) {
           d.got.call == kNoCall || all_alone(d.deviants) || !all_alone(d.reference)) {
         continue;
       }
-      std::swap(d.deviants, d.reference);
-      std::swap(d.got, d.expected);
-      if (d.kind == EditKind::missing) {
-        d.kind = EditKind::extra;
-      } else if (d.kind == EditKind::extra) {
-        d.kind = EditKind::missing;
-      }
-      d.replacements.clear();
+      turn_around(d);
       d.singled_out = true;
     }
   }
@@ -252,13 +248,14 @@ void add_deviations(const Context& context, Causes& causes) {
     std::erase_if(found, [&](const Cause& cause) { return deviates[cause.group]; });
     causes.add(std::move(found));
   };
-  const std::vector<std::vector<Deviation>> deviations = deviations_of(context);
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     if (auto race = check_thread_order(context, g)) {
       deviates[g] = true;
       causes.add(std::move(*race));
-      continue;
     }
+  }
+  const std::vector<std::vector<Deviation>> deviations = deviations_of(context, deviates);
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
     for (const Deviation& d : deviations[g]) {
       if (only_damage(context, d)) continue;
       // Later deviations follow from the first one.

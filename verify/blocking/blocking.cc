@@ -166,7 +166,7 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
   }
   if (is_new_to_most(context, wait, point)) {
     Deviation extra = missing_at(context, point, point.missing);
-    turn_into_extra(extra);
+    turn_around(extra);
     return explain_deviation(context, extra);
   }
   const bool hung = context.where.positions[root].state == State::hung;

@@ -23,21 +23,6 @@ namespace {
 
 using State = Position::State;
 
-}  // namespace
-
-bool ended_within_round(const Context& context, const WaitPoint& point) {
-  const CallRef call = waiting_call(context, point.waiting[0]);
-  const auto stopped_before = [&](std::uint32_t r) {
-    return context.run.ranks[r].calls.size() == call.call &&
-           common_start(context.run, context.agreement, r, call.rank) == call.call;
-  };
-  return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
-         is_within_round(context.run, context.agreement, call) &&
-         !do_rounds_vary(context.run, context.agreement, call);
-}
-
-namespace {
-
 // Whether a rank that did the same up to this call finished there: it came to a step more.
 bool ended_alike(const Context& context, CallRef call) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
@@ -49,29 +34,6 @@ bool ended_alike(const Context& context, CallRef call) {
   }
   return false;
 }
-
-}  // namespace
-
-bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {
-  if (point.group == WaitPoint::kPointToPoint || point.mismatched || point.unknown_member ||
-      point.waiting.size() + point.behind.size() >= point.missing.size()) {
-    return false;
-  }
-  const GroupStreams& group = context.groups[point.group];
-  const bool is_first =
-      point.instance == 0 && group.first_seq == 0 &&
-      std::all_of(group.streams.begin(), group.streams.end(),
-                  [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
-  return is_first && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
-           const WaitPoint& other = context.where.wait_points[p];
-           const std::vector<std::uint32_t> lacked = lacked_by(other);
-           return &other != &point &&
-                  std::find_first_of(lacked.begin(), lacked.end(), wait.roots.begin(),
-                                     wait.roots.end()) != lacked.end();
-         });
-}
-
-namespace {
 
 // Whether ranks that finished, other than `early`, did so in the same step, so that those who wait
 // went further; false: they finished in a later one, so that `early` ended too early. Nothing where
@@ -148,19 +110,18 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
                              std::int32_t step) {
   FinishedEarly out;
   const bool message = point.group == WaitPoint::kPointToPoint;
-  bool one_too_many = false;
+  bool one_too_many = is_new_to_most(context, wait, point);
   // Where as many finished as wait, programs and pasts decide.
   if (!message && point.waiting.size() == point.missing.size() &&
       std::includes(wait.roots.begin(), wait.roots.end(), point.missing.begin(),
                     point.missing.end())) {
     Deviation missing = missing_at(context, point, point.missing);
     decide_fault(context, missing);
-    one_too_many = missing.kind == Deviation::Kind::extra;
+    one_too_many = one_too_many || missing.kind == Deviation::Kind::extra;
     out.singled_out = missing.singled_out;
   }
   for (const std::uint32_t r : wait.roots)
     out.last_step = std::max(out.last_step, context.where.positions[r].step);
-  if (is_new_to_most(context, wait, point)) one_too_many = true;
   out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
   const bool later_step = out.steps_known && step > out.last_step;
   const bool within_round = !later_step && !message && ended_within_round(context, point);
@@ -231,6 +192,36 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   }
   locate_cause(context, point, cause);
   return cause;
+}
+
+bool ended_within_round(const Context& context, const WaitPoint& point) {
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const auto stopped_before = [&](std::uint32_t r) {
+    return context.run.ranks[r].calls.size() == call.call &&
+           common_start(context.run, context.agreement, r, call.rank) == call.call;
+  };
+  return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
+         is_within_round(context.run, context.agreement, call) &&
+         !do_rounds_vary(context.run, context.agreement, call);
+}
+
+bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  if (point.group == WaitPoint::kPointToPoint || point.mismatched || point.unknown_member ||
+      point.waiting.size() + point.behind.size() >= point.missing.size()) {
+    return false;
+  }
+  const GroupStreams& group = context.groups[point.group];
+  const bool is_first =
+      point.instance == 0 && group.first_seq == 0 &&
+      std::all_of(group.streams.begin(), group.streams.end(),
+                  [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
+  return is_first && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+           const WaitPoint& other = context.where.wait_points[p];
+           const std::vector<std::uint32_t> lacked = lacked_by(other);
+           return &other != &point &&
+                  std::find_first_of(lacked.begin(), lacked.end(), wait.roots.begin(),
+                                     wait.roots.end()) != lacked.end();
+         });
 }
 
 }  // namespace lockstep::verify

@@ -335,7 +335,7 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
                                       goes_on_as_usual(context, {waiting, *common})));
     if (!unusual || ours->calls[point.instance] != *common) return std::nullopt;
     Deviation extra = missing_at(context, point, idle);
-    turn_into_extra(extra);
+    turn_around(extra);
     return explain_deviation(context, extra);
   }
   const auto most = most_broke_with_the_past(context.run, context.agreement, waiting, idle[0]);

@@ -223,12 +223,6 @@ bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t ra
 
 }  // namespace
 
-void turn_into_extra(Deviation& missing) {
-  missing.kind = Deviation::Kind::extra;
-  std::swap(missing.deviants, missing.reference);
-  std::swap(missing.got, missing.expected);
-}
-
 bool is_missing_by_most(const Context& context, const WaitPoint& point) {
   return point.waiting.size() < point.missing.size() &&
          most_deviate(context, waiting_call(context, point.waiting[0]), point.waiting,
@@ -276,7 +270,7 @@ void decide_fault(const Context& context, Deviation& missing) {
   if (fault == Fault::extra && waiting >= gone && is_made_independently(context, missing))
     fault = waiting > gone ? Fault::missing : Fault::unknown;
   missing.singled_out = fault != Fault::unknown;
-  if (fault == Fault::extra) turn_into_extra(missing);
+  if (fault == Fault::extra) turn_around(missing);
 }
 
 std::optional<Cause> explain_left_out_call(const Context& context,
@@ -324,7 +318,7 @@ std::optional<Cause> explain_broken_habit(const Context& context,
         point.waiting == std::vector{broke.rank} && !point.missing.empty() &&
         waiting_call(context, broke.rank).call == broke.call) {
       Deviation d = missing_at(context, point, point.missing);
-      turn_into_extra(d);
+      turn_around(d);
       return explain_deviation(context, d);
     }
     // The rank waits in the very call that came instead: it may have issued the usual one next.

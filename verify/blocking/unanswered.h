@@ -21,16 +21,14 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
                      std::vector<std::uint32_t> deviants);
 
 // `missing` says that a call was left out. Decides whether the ranks that wait in it issued one too
-// many instead, and turns the deviation around (turn_into_extra) if
+// many instead, and turns the deviation around (turn_around()) if
 //   - most of the group went on without them, or
 //   - as many went on as wait, and the past of those who wait has another call there and never had
 //     this one.
-// It stays a missing call where the batches of those who went on lacked the call's modality. If
-// nothing decides, no rank is named.
+// It stays a missing call where the batches of those who went on lacked the call's modality, and
+// where a majority of ranks that run different programs waits in it; if just as many wait as went
+// on, that decides nothing. If nothing decides, no rank is named.
 void decide_fault(const Context& context, Deviation& missing);
-
-// Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
-void turn_into_extra(Deviation& missing);
 
 // Whether most of the group left out the call at `point`. Evidence: they broke with their past
 // where their programs diverge from that of a rank that waits, or most ranks outside the group

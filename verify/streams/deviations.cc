@@ -262,6 +262,17 @@ class Walker {
 
 }  // namespace
 
+void turn_around(Deviation& deviation) {
+  if (deviation.kind == EditKind::missing) {
+    deviation.kind = EditKind::extra;
+  } else if (deviation.kind == EditKind::extra) {
+    deviation.kind = EditKind::missing;
+  }
+  std::swap(deviation.deviants, deviation.reference);
+  std::swap(deviation.got, deviation.expected);
+  deviation.replacements.clear();  // they are those of the former deviants
+}
+
 std::vector<Deviation> find_deviations(const trace::Run& run,
                                        const std::vector<GroupStreams>& groups, std::size_t group,
                                        const ReplayResult& where, const Modalities& modalities,

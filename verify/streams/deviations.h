@@ -55,6 +55,10 @@ struct Deviation {
   BatchNumber batch() const { return {step, micro_batch}; }
 };
 
+// Tells the deviation from the other side: the ranks that deviated are the reference, what was
+// missing is one too many, and the other way round.
+void turn_around(Deviation& deviation);
+
 // The deviations of one group (index `group` into `groups`), in the order of the walk; at most 64
 // distinct ones. `where` says which ranks wait: a shorter stream of a waiting rank is no
 // deviation. Empty where all members issued the same calls or the streams are not comparable.

@@ -13,7 +13,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/data/npy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 struct Options {
@@ -91,10 +91,10 @@ int run(const Options& options) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime
 
 int main(int argc, char** argv) {
-  lockstep::Options options;
+  lockstep::runtime::Options options;
   CLI::App app("Prints the images a second that the loader gives, and CPU ms for each.");
   app.add_option("source", options.source, "a folder, JSONL file or tar shards")->required();
   app.add_option("--workers", options.workers, "threads")->check(CLI::Range(1, 256));
@@ -104,5 +104,5 @@ int main(int argc, char** argv) {
   app.add_option("--side", options.side, "pixels")->check(CLI::Range(1, 4096));
   app.add_option("--first", options.first, "write the first image as an .npy file, and end");
   CLI11_PARSE(app, argc, argv);
-  return lockstep::run(options);
+  return lockstep::runtime::run(options);
 }

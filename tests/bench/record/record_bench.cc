@@ -18,8 +18,6 @@
 namespace lockstep {
 namespace {
 
-using namespace nccl_profiler;
-
 void* load(const std::string& library) {
   void* const loaded = ::dlopen((LOCKSTEP_BINARY_DIR "/" + library).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {

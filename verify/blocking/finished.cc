@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -55,11 +58,106 @@ std::optional<bool> others_finished_alike(const Context& context,
   return alike == later ? std::nullopt : std::optional(alike > later);
 }
 
+// The peers (rank indices) that posted fewer sides of the rank's messages than it posted itself.
+std::set<std::uint32_t> peers_that_lack_messages(const Context& context, std::uint32_t rank) {
+  // By peer and direction: what the rank posted, less what the peer posted.
+  std::map<std::pair<std::uint32_t, bool>, std::int64_t> more;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    for (const trace::Call& call : context.run.ranks[r].calls) {
+      const trace::Op op = context.run.tables.op(call);
+      const trace::RankTrace* const peer = context.run.find(call.peer);
+      if (!trace::is_point_to_point(op) || peer == nullptr) continue;
+      const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+      const bool sends = op == trace::Op::send;
+      if (r == rank) ++more[{p, !sends}];
+      if (p == rank && r != rank) --more[{r, sends}];
+    }
+  }
+  std::set<std::uint32_t> out;
+  for (const auto& [side, count] : more)
+    if (count > 0) out.insert(side.first);
+  return out;
+}
+
+// Whether ranks lack the last calls of `rank`, and not the same ranks in all groups and messages.
+bool lack_different_calls(const Context& context, std::uint32_t rank) {
+  std::set<std::set<std::uint32_t>> lacking;
+  for (const GroupStreams& group : context.groups) {
+    const Stream* const own = stream_of(group, rank);
+    if (own == nullptr) continue;
+    std::set<std::uint32_t> lack;
+    for (const Stream& stream : group.streams)
+      if (stream.calls.size() < own->calls.size()) lack.insert(stream.rank_index);
+    if (!lack.empty()) lacking.insert(std::move(lack));
+  }
+  for (const std::uint32_t peer : peers_that_lack_messages(context, rank)) lacking.insert({peer});
+  return lacking.size() > 1;
+}
+
+// Whether a round begins with the call, in which others than the ranks that lack it take part, who
+// have made as many as `call`'s rank: had a rank left out the call, these would lack the rest of
+// the round, and would not have finished.
+//
+//   rank 0   recv(2) reduce(1) | recv(2) reduce(1) | recv(2) waits
+//   rank 1   reduce(0)         | reduce(0)         |         finished
+//   rank 2   send(0)           | send(0)           |         finished
+bool begins_round_with_others(const Context& context, CallRef waiting,
+                              const std::vector<std::uint32_t>& missing) {
+  const std::vector<trace::Call>& calls = context.run.ranks[waiting.rank].calls;
+  const auto is_alike = [&](const trace::Call& a, const trace::Call& b) {
+    return a.group == b.group && a.peer == b.peer &&
+           context.agreement.agree(a.signature, b.signature);
+  };
+  // The group if a rank besides those takes part in the call, and all have made as many.
+  const auto others_keep_up = [&](const trace::Call& call) {
+    const auto group = std::find_if(context.groups.begin(), context.groups.end(),
+                                    [&](const GroupStreams& g) { return g.group == call.group; });
+    if (group == context.groups.end()) return false;
+    const std::vector<Stream>& streams = group->streams;
+    return std::all_of(
+               streams.begin(), streams.end(),
+               [&](const Stream& s) { return s.calls.size() == streams[0].calls.size(); }) &&
+           std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
+             return s.rank_index != waiting.rank &&
+                    !std::binary_search(missing.begin(), missing.end(), s.rank_index);
+           });
+  };
+  for (std::uint32_t c = waiting.call; c-- > 0;) {
+    if (is_alike(calls[c], calls[waiting.call])) return false;
+    if (context.run.tables.is_message(calls[c]) || !others_keep_up(calls[c])) continue;
+    // The first round shows which of the two comes first.
+    const auto first_of = [&](const trace::Call& call) {
+      return std::find_if(calls.begin(), calls.end(),
+                          [&](const trace::Call& other) { return is_alike(call, other); });
+    };
+    return first_of(calls[waiting.call]) < first_of(calls[c]);
+  }
+  return false;
+}
+
+// Whether the rank is the only one that did not finish, and did not find the others' calls missing
+// but went on to a round that nobody else began. Otherwise one or more ranks would have left out a
+// call, and all would have finished nevertheless.
+bool went_on_alone(const Context& context, CallRef waiting,
+                   const std::vector<std::uint32_t>& missing) {
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const bool finished = context.where.positions[r].state == State::finished;
+    if (finished == (r == waiting.rank) || !is_known_from_its_start(context.run.ranks[r]))
+      return false;
+  }
+  if (is_within_round(context.run, context.agreement, waiting) &&
+      !do_rounds_vary(context.run, context.agreement, waiting)) {
+    return false;
+  }
+  return lack_different_calls(context, waiting.rank) ||
+         begins_round_with_others(context, waiting, missing);
+}
+
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
 // The call's group decides, where those count that issued the call, too, and wait before it. On a
 // tie the programs of other groups' ranks do, or those of the two themselves, and where these show
-// nothing, and for point-to-point calls, the steps in which other ranks finished, or without steps,
-// for these, the number of all ranks that finished. Nothing on a tie there.
+// nothing, and for point-to-point calls, the steps in which other ranks finished, or without steps
+// the number of all ranks that finished. Nothing on a tie there.
 //
 // `goes_on`: the call is of a later step than the last one of those that finished. `within_round`:
 // see ended_within_round().
@@ -88,11 +186,22 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitC
       return divergence->deviant == point.waiting[0];
   }
   const auto alike = goes_on ? others_finished_alike(context, wait.roots) : std::optional<bool>();
-  if (alike || !message) return alike;
+  if (alike) return alike;
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
   if (2 * done == context.run.ranks.size()) return std::nullopt;
   return 2 * done > context.run.ranks.size();
+}
+
+// Whether another rank waits for one of these in another call: an extra call at `point` would not
+// explain that.
+bool are_awaited_elsewhere(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+    const WaitPoint& other = context.where.wait_points[p];
+    const std::vector<std::uint32_t> lacked = lacked_by(other);
+    return &other != &point && std::find_first_of(lacked.begin(), lacked.end(), wait.roots.begin(),
+                                                  wait.roots.end()) != lacked.end();
+  });
 }
 
 // Ranks that finished while others wait in a call for them.
@@ -100,6 +209,8 @@ struct FinishedEarly {
   std::int32_t last_step = trace::kNone;  // of those that finished
   bool steps_known = false;               // theirs, and that of the call
   bool further_step = false;              // the call is of a step that those that finished lack
+  bool alone = false;                     // the waiting rank went on alone: went_on_alone()
+  bool awaited = false;                   // on a tie: ranks wait for them in other calls, too
   std::optional<bool> fewer_wait;         // than finished; empty: a tie
   bool waiting_deviate = false;           // the waiting ranks deviate, not those that finished
   std::optional<bool> one_message_more;   // the call is a message more than other pairs have
@@ -111,21 +222,26 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
   FinishedEarly out;
   const bool message = point.group == WaitPoint::kPointToPoint;
   bool one_too_many = is_new_to_most(context, wait, point);
-  // Where as many finished as wait, programs and pasts decide.
+  // Where as many finished as wait, those who wait for them elsewhere decide, or programs and
+  // pasts.
   if (!message && point.waiting.size() == point.missing.size() &&
       std::includes(wait.roots.begin(), wait.roots.end(), point.missing.begin(),
                     point.missing.end())) {
+    out.awaited = are_awaited_elsewhere(context, wait, point);
     Deviation missing = missing_at(context, point, point.missing);
     decide_fault(context, missing);
-    one_too_many = one_too_many || missing.kind == Deviation::Kind::extra;
-    out.singled_out = missing.singled_out;
+    one_too_many = !out.awaited && (one_too_many || missing.kind == Deviation::Kind::extra);
+    out.singled_out = out.awaited || missing.singled_out;
   }
   for (const std::uint32_t r : wait.roots)
     out.last_step = std::max(out.last_step, context.where.positions[r].step);
   out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
   const bool later_step = out.steps_known && step > out.last_step;
   const bool within_round = !later_step && !message && ended_within_round(context, point);
+  out.alone = point.waiting.size() == 1 &&
+              went_on_alone(context, waiting_call(context, point.waiting[0]), point.missing);
   out.fewer_wait = fewer_wait_than_finished(context, wait, point, later_step, within_round);
+  if (out.alone || out.awaited) out.fewer_wait = out.alone;
   out.waiting_deviate = one_too_many || out.fewer_wait.value_or(false);
   out.further_step = !one_too_many && (out.steps_known ? later_step : !within_round);
   out.one_message_more = message && !out.steps_known ? is_one_message_more(context, point) : false;
@@ -136,9 +252,9 @@ Finding describe_finished(const Context& context, const WaitCause& wait, const W
                           const FinishedEarly& early) {
   const CallRef call = waiting_call(context, point.waiting[0]);
   const bool message = point.group == WaitPoint::kPointToPoint;
-  const bool went_further = message &&
-                            (early.one_message_more == true || ended_alike(context, call)) &&
-                            early.fewer_wait == true;
+  const bool went_further =
+      message && early.fewer_wait == true &&
+      (early.alone || early.one_message_more == true || ended_alike(context, call));
   const std::string waiting = context.describe_ranks(point.waiting);
   const std::string finished = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
@@ -215,13 +331,7 @@ bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoi
       point.instance == 0 && group.first_seq == 0 &&
       std::all_of(group.streams.begin(), group.streams.end(),
                   [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
-  return is_first && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
-           const WaitPoint& other = context.where.wait_points[p];
-           const std::vector<std::uint32_t> lacked = lacked_by(other);
-           return &other != &point &&
-                  std::find_first_of(lacked.begin(), lacked.end(), wait.roots.begin(),
-                                     wait.roots.end()) != lacked.end();
-         });
+  return is_first && !are_awaited_elsewhere(context, wait, point);
 }
 
 }  // namespace lockstep::verify

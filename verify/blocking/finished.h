@@ -14,6 +14,10 @@ namespace lockstep::verify {
 //   finished after step 9, others wait in step 9     missing_collective, or extra_collective if
 //                                                    only a few ranks wait
 //
+// Who is named, from strong evidence to weak: a rank that is the only one not to finish, and that
+// began a round which nobody else began, went on too long; of two equal sides, the one for which
+// ranks wait in other calls, too, ended too early; then numbers, programs and pasts decide.
+//
 // The roots of `wait` must have finished. O(calls of all ranks).
 Cause explain_finished(const Context& context, const WaitCause& wait);
 

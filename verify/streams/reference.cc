@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,7 +66,12 @@ class Choice {
       return std::nullopt;
     }
     if (const auto p = as_other_programs()) return p;
-    if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
+    // A loop that ran now more, now less often: nothing tells how often it was to run this time.
+    const std::int32_t step = std::min(at_.next_token(first).step, at_.next_token(second).step);
+    const bool loop_varies = does_count_vary(first, step) || does_count_vary(second, step);
+    if (!loop_varies) {
+      if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
+    }
     // If both are forms of one call, the form that the rank used before. Not if a call may be
     // missing: a rank that left out the last call of its first round makes a familiar call next.
     if (!may_be_skip) {
@@ -91,7 +97,7 @@ class Choice {
         }))
       return p;
     // The call of the earliest step: the other parties skipped it and are in a later step.
-    if (!at_.are_steps_comparable()) return std::nullopt;
+    if (loop_varies || !at_.are_steps_comparable()) return std::nullopt;
     return only([&](std::size_t c) {
       return std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
         return at_.next_token(c).step <= at_.next_token(parties_[p][0]).step;
@@ -450,6 +456,24 @@ class Choice {
       }
     }
     return false;
+  }
+
+  // Whether steps before this one that made calls like the cursor's next one made different numbers
+  // of them.
+  bool does_count_vary(std::size_t cursor, std::int32_t before) {
+    Sequence& sequence = at_.sequence(cursor);
+    const std::size_t next = at_.cursors()[cursor].next;
+    const Token call = at_.next_token(cursor);
+    std::map<std::int32_t, std::size_t> by_step;
+    for (std::size_t i = next - std::min(next, Sequence::kHistory); i < next; ++i) {
+      const Token token = sequence.token(i);
+      if (token.step != trace::kNone && token.step < before &&
+          same_call(at_.agreement(), token, call, /*with_step=*/false)) {
+        ++by_step[token.step];
+      }
+    }
+    return std::any_of(by_step.begin(), by_step.end(),
+                       [&](const auto& step) { return step.second != by_step.begin()->second; });
   }
 
   // Whether the cursor's next call is the one that the class's own past predicts.

@@ -94,21 +94,22 @@ bool lack_different_calls(const Context& context, std::uint32_t rank) {
   return lacking.size() > 1;
 }
 
-// Whether a round begins with the call, in which others than the ranks that lack it take part, who
-// have made as many as `call`'s rank: had a rank left out the call, these would lack the rest of
-// the round, and would not have finished.
+// Whether the call begins a round, and other ranks than those that lack it have made all the calls
+// of this round that its rank has made, and finished. Had one of those left out the call, the
+// others would wait for the rest of the round.
 //
 //   rank 0   recv(2) reduce(1) | recv(2) reduce(1) | recv(2) waits
 //   rank 1   reduce(0)         | reduce(0)         |         finished
 //   rank 2   send(0)           | send(0)           |         finished
 bool begins_round_with_others(const Context& context, CallRef waiting,
                               const std::vector<std::uint32_t>& missing) {
+  constexpr std::uint32_t kHistory = 4096;  // calls: a few steps of a large model
   const std::vector<trace::Call>& calls = context.run.ranks[waiting.rank].calls;
   const auto is_alike = [&](const trace::Call& a, const trace::Call& b) {
     return a.group == b.group && a.peer == b.peer &&
            context.agreement.agree(a.signature, b.signature);
   };
-  // The group if a rank besides those takes part in the call, and all have made as many.
+  // Whether such another rank takes part in the call, and all have made as many of this group.
   const auto others_keep_up = [&](const trace::Call& call) {
     const auto group = std::find_if(context.groups.begin(), context.groups.end(),
                                     [&](const GroupStreams& g) { return g.group == call.group; });
@@ -122,7 +123,7 @@ bool begins_round_with_others(const Context& context, CallRef waiting,
                     !std::binary_search(missing.begin(), missing.end(), s.rank_index);
            });
   };
-  for (std::uint32_t c = waiting.call; c-- > 0;) {
+  for (std::uint32_t c = waiting.call; c-- > 0 && waiting.call - c <= kHistory;) {
     if (is_alike(calls[c], calls[waiting.call])) return false;
     if (context.run.tables.is_message(calls[c]) || !others_keep_up(calls[c])) continue;
     // The first round shows which of the two comes first.

@@ -11,6 +11,7 @@
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/program_divergence.h"
+#include "verify/blocking/stalls.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"

@@ -12,6 +12,7 @@
 #include "verify/blocking/messages.h"
 #include "verify/blocking/passed_by.h"
 #include "verify/blocking/program_divergence.h"
+#include "verify/blocking/stalls.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/wait_evidence.h"

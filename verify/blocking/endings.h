@@ -1,5 +1,4 @@
-// What neither the comparison of streams nor the wait-for graph shows: messages without a partner,
-// calls that all members issued and that do not complete, deaths and exceptions.
+// How ranks ended while others were in calls with them: they died, were interrupted, or raised.
 #pragma once
 
 #include <cstdint>
@@ -7,38 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 
 namespace lockstep::verify {
-
-// Finds matching point-to-point calls with different sizes or types, and calls without a partner
-// although both ranks finished. O(unmatched calls · log ranks).
-std::vector<Cause> check_point_to_point(const Context& context);
-
-// On which of the waiting ranks' devices a call began, by their start events. For calls that all
-// members issued and that do not complete.
-enum class Begun : std::uint8_t { all, some, none, unknown };
-Begun begun(const Context& context, const WaitPoint& point);
-
-// Why such a call may not be a stall: no watchdog ended a rank that waits there, or a snapshot
-// shows only that it is under way. `victims`: rank indices that wait for it, directly or through
-// others. Empty where it is a stall.
-std::string may_be_running(const Context& context, const WaitPoint& point,
-                           const std::vector<std::uint32_t>& victims);
-
-// Whether a job over NCCL recorded only which calls were issued. Then nothing shows which of them
-// completed, nor what a host did after its last call.
-bool issued_alone(const Context& context);
-
-// Why ranks that seem to have stopped before a call (roots of `wait`) may instead hang in the
-// newest call that they issued: issued_alone(), and no member of that call went on, so it may be
-// the one that does not complete. Empty where they did stop. O(groups · members).
-std::string may_be_in_newest_call(const Context& context, const WaitCause& wait);
-
-// Explains such a stall: the device or the transport is at fault, not the program. Where start
-// events were recorded, the culprits are the devices that did not begin the call. O(waiting ranks).
-Cause explain_stall(const Context& context, const WaitPoint& point);
 
 // Ranks that died (killed, or their trace has no end mark) while others were in calls with them.
 // All members had issued the call, so nobody is missing, but the transport lost a side. Nothing

@@ -53,6 +53,10 @@ std::vector<Cause> check_exchange_totals(const Context& context);
 // different classes).
 std::vector<Cause> check_step_offsets(const Context& context);
 
+// Finds matching point-to-point calls with different sizes or types, and calls without a partner
+// although both ranks finished. O(unmatched calls · log ranks).
+std::vector<Cause> check_point_to_point(const Context& context);
+
 // Finds receives that wait although a message for them was sent with another tag or in another
 // group. That mismatch is the cause, whatever else the ranks wait for by then. One finding per
 // waiting rank, at most 16. `among`: of messages between these ranks (rank indices, ascending;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -13,6 +14,71 @@
 namespace lockstep::verify {
 
 namespace {
+
+using State = Position::State;
+
+constexpr std::size_t kMismatchesShown = 16;  // a loop repeats the same mismatch
+
+// Explains matching calls with different sizes or types.
+Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointPair& pair) {
+  const CallRef send{pair.sender, pair.send_call};
+  const CallRef receive{pair.receiver, pair.recv_call};
+  const trace::Signature& given = context.run.tables.signatures[context.call(send).signature];
+  const trace::Signature& taken = context.run.tables.signatures[context.call(receive).signature];
+  // In MPI, equal counts of different types are a mismatch of types rather than of sizes.
+  const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
+  Cause cause;
+  cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
+  Finding& f = cause.finding;
+  f.message =
+      fmt::format("{} issued {} to {}, which issued {}", context.describe_ranks({pair.sender}),
+                  trace::describe(context.run.tables, context.call(send).signature),
+                  context.describe_ranks({pair.receiver}),
+                  trace::describe(context.run.tables, context.call(receive).signature));
+  cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
+  f.ranks = context.ranks(cause.deviants);
+  f.group = printable(context.run.tables.str(context.call(send).group));
+  if (context.call(send).step != trace::kNone) f.step = cause.step = context.call(send).step;
+  f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
+  set_fingerprint(f, "send");
+  return cause;
+}
+
+// By rank: its calls without a partner, where both ranks finished. A rank that did not finish might
+// still have posted the other side.
+std::map<std::uint32_t, std::vector<std::uint32_t>> calls_left_open(const Context& context) {
+  std::map<std::uint32_t, std::vector<std::uint32_t>> out;
+  for (const auto& [rank, call] : context.where.unmatched) {
+    const trace::RankTrace* peer = context.run.find(context.call({rank, call}).peer);
+    if (peer == nullptr || context.where.positions[rank].state != State::finished) continue;
+    const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+    if (context.where.positions[p].state == State::finished &&
+        context.where.positions[rank].waiting_in() == kNoCall) {
+      out[rank].push_back(call);
+    }
+  }
+  return out;
+}
+
+Cause explain_left_open(const Context& context, std::uint32_t rank,
+                        const std::vector<std::uint32_t>& calls) {
+  const CallRef first{rank, calls[0]};
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  f.message =
+      fmt::format("{} left {} without the other side; the first is {} with rank {} ({})",
+                  context.describe_ranks({rank}), plural(calls.size(), "point-to-point call"),
+                  context.describe_call(first), context.call(first).peer.value,
+                  context.describe_location(first, context.call(first).seq));
+  cause.deviants = {rank};
+  f.ranks = context.ranks({rank});
+  f.group = printable(context.run.tables.str(context.call(first).group));
+  if (context.call(first).step != trace::kNone) f.step = cause.step = context.call(first).step;
+  f.evidence = {context.evidence(first, "no other side")};
+  set_fingerprint(f, "p2p");
+  return cause;
+}
 
 constexpr std::size_t kNearMissesShown = 16;  // one mistake in a program shows on many ranks
 
@@ -37,6 +103,18 @@ FirstMessages first_messages(const Context& context, const std::vector<std::uint
 }
 
 }  // namespace
+
+std::vector<Cause> check_point_to_point(const Context& context) {
+  std::vector<Cause> out;
+  for (const auto& pair : context.where.size_mismatches) {
+    if (out.size() == kMismatchesShown) break;
+    out.push_back(explain_mismatch(context, pair));
+  }
+  for (const auto& [rank, calls] : calls_left_open(context)) {
+    out.push_back(explain_left_open(context, rank, calls));
+  }
+  return out;
+}
 
 std::vector<Cause> check_near_misses(const Context& context,
                                      const std::vector<std::uint32_t>* among) {

@@ -48,6 +48,7 @@ std::string describe_cut(const trace::Run& run, const std::vector<trace::Rank>& 
 }
 
 Finding note_damaged(const trace::Run& run, const std::vector<trace::Rank>& damaged) {
+  constexpr std::size_t kShown = 8;
   Finding f = make_finding(RuleId::damaged_trace);
   std::uint64_t records = 0;
   std::vector<trace::Rank> cut;
@@ -56,9 +57,13 @@ Finding note_damaged(const trace::Run& run, const std::vector<trace::Rank>& dama
     records += trace.damaged_count;
     if (trace.end == trace::End::cut) cut.push_back(r);
     for (const trace::DamagedRecord& d : trace.damaged) {
-      if (f.evidence.size() < 8) {
-        f.evidence.push_back({r, std::nullopt, printable(d.location.str()), printable(d.message)});
-      }
+      const Evidence record{r, std::nullopt, printable(d.location.str()), printable(d.message)};
+      const auto is_shown = [&](const Evidence& shown) {
+        return shown.rank == r && shown.at == record.at && shown.text == record.text;
+      };
+      if (f.evidence.size() < kShown &&
+          std::none_of(f.evidence.begin(), f.evidence.end(), is_shown))
+        f.evidence.push_back(record);
     }
   }
   if (records > 0) f.message = fmt::format("{} could not be used", plural(records, "record"));

@@ -1,4 +1,4 @@
-// An entry of a Flight Recorder dump, as PyTorch 2.5 to 2.15 write it, in JSON:
+// An entry of a Flight Recorder dump, as PyTorch 2.4 to 2.15 write it, in JSON:
 //
 //   {"frames": [{"name": "forward", "filename": "train.py", "line": 12}, …], "record_id": 7,
 //    "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,
@@ -168,6 +168,15 @@ class DumpReader {
       return name == nullptr ? std::string_view() : tree_.text(*name);
     };
     if (items.empty()) return true;
+    // Until PyTorch 2.3, `seq_id` numbers collectives and messages of a group together, so that
+    // members count differently, and groups have numbers that are the process's own.
+    if (tree_.find(items.front(), "collective_seq_id") == nullptr &&
+        tree_.find(items.front(), "seq_id") != nullptr) {
+      trace_.inconclusive =
+          "the dump is PyTorch 2.2's or 2.3's, which does not number the calls of a group alike on "
+          "all ranks: PyTorch 2.4 and later do";
+      return false;
+    }
     const auto first = group_of_entry(items.front());
     if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
     const std::string prefix = std::string(tree_.text(first[1])) + ":";

@@ -1,4 +1,4 @@
-// PyTorch Flight Recorder dumps, as PyTorch 2.5 to 2.15 write them, of NCCL and Gloo process
+// PyTorch Flight Recorder dumps, as PyTorch 2.4 to 2.15 write them, of NCCL and Gloo process
 // groups: the pickle, its JSON twin, and the pages of the debug server, which hold the JSON of all
 // ranks. dump_reader.cc says what a dump holds, link_dumps.h what only all dumps together show.
 

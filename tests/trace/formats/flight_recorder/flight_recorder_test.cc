@@ -309,6 +309,39 @@ TEST_F(FlightRecorder, TorchcommsNumbersAllCommunicatorsTogether) {
   EXPECT_EQ(verify::verify(load()).verdict, verify::Verdict::inconclusive);
 }
 
+TEST_F(FlightRecorder, EqualDamageIsShownOnce) {
+  for (int r = 0; r < 2; ++r) {
+    PickleWriter w;
+    w.begin_dict().text("entries").begin_list();
+    for (int n = 0; n < 3; ++n) w.begin_dict().text("state").text("completed").end_dict();
+    w.end_list().end_dict();
+    write(r, w.finish());
+  }
+  const verify::Report report = verify::verify(load());
+  ASSERT_THAT(report.findings, SizeIs(1));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("6 records"));
+  EXPECT_THAT(report.findings[0].evidence, SizeIs(2));
+}
+
+// Messages count as collectives there, on the ranks that exchange them.
+TEST_F(FlightRecorder, DumpsOfPyTorch23AreNotAligned) {
+  for (int r = 0; r < 2; ++r) {
+    PickleWriter w;
+    w.begin_dict().text("version").text("1.4").text("entries").begin_list();
+    for (int n = 1; n <= 2; ++n) {
+      w.begin_dict().text("record_id").integer(n - 1).text("pg_id").integer(0);
+      w.text("seq_id").integer(n + r).text("op_id").integer(n);
+      w.text("profiling_name").text("nccl:all_reduce").text("state").text("completed").end_dict();
+    }
+    w.end_list().end_dict();
+    write(r, w.finish());
+  }
+  const verify::Report report = verify::verify(load());
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  EXPECT_THAT(report.findings, testing::IsEmpty());
+  EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("PyTorch 2.4 and later do")));
+}
+
 // What PyTorch's debug server shows of two ranks, the third of which it cannot reach.
 std::string page() {
   std::string escaped;

@@ -317,6 +317,7 @@ bool is_new(Agreement& agreement, const std::vector<trace::Call>& calls, std::ui
 struct PastContext {
   std::uint32_t length = 0;
   std::uint32_t back = 0;
+  std::uint32_t skipped = 0;  // calls between that sequence and the call
 };
 
 // Nothing if no call like this one came before.
@@ -348,7 +349,7 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
       if (!alike(call.call - skipped - n, then - n)) break;
       ++length;
     }
-    if (!longest || length > longest->length) longest = PastContext{length, back};
+    if (!longest || length > longest->length) longest = PastContext{length, back, skipped};
     if (length >= kCallsCompared) break;
   }
   return longest;
@@ -370,11 +371,11 @@ bool comes_first(const trace::Run& run, Agreement& agreement, CallRef a, CallRef
   return false;
 }
 
-// Whether the call is like the one before it in its step.
-bool repeats(const trace::Run& run, Agreement& agreement, CallRef call) {
+// Whether the call is like the one before it in its step, or before those that were skipped.
+bool repeats(const trace::Run& run, Agreement& agreement, CallRef call, std::uint32_t skipped) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  return call.call > 0 && !begins_step(calls, call.call) &&
-         is_same_of_program(agreement, calls[call.call - 1], calls[call.call]);
+  return call.call > skipped && (skipped > 0 || !begins_step(calls, call.call)) &&
+         is_same_of_program(agreement, calls[call.call - skipped - 1], calls[call.call]);
 }
 
 // From `first` on, up to the call in question, each call equals the one `period` calls later.
@@ -470,7 +471,10 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   if (run_of_second == Usual::yes && run_of_first == Usual::no) return Expected::second;
   // Within the first run of equal calls, each call has the others before it as context, which says
   // nothing about where the run should end.
-  if (repeats(run, agreement, first) || repeats(run, agreement, second)) return Expected::unknown;
+  if (repeats(run, agreement, first, of_first->skipped) ||
+      repeats(run, agreement, second, of_second->skipped)) {
+    return Expected::unknown;
+  }
   if (of_first->length != of_second->length) {
     const bool is_first = of_first->length > of_second->length;
     const auto [longer, call] =

@@ -126,6 +126,11 @@ bool begins_round_with_others(const Context& context, CallRef waiting,
   for (std::uint32_t c = waiting.call; c-- > 0 && waiting.call - c <= kHistory;) {
     if (is_alike(calls[c], calls[waiting.call])) return false;
     if (context.run.tables.is_message(calls[c]) || !others_keep_up(calls[c])) continue;
+    // What the rank issued after the waiting call is of the same round.
+    const auto is_of_group = [&](const trace::Call& later) {
+      return later.group == calls[c].group;
+    };
+    if (std::any_of(calls.begin() + waiting.call, calls.end(), is_of_group)) return false;
     // The first round shows which of the two comes first.
     const auto first_of = [&](const trace::Call& call) {
       return std::find_if(calls.begin(), calls.end(),
@@ -136,29 +141,37 @@ bool begins_round_with_others(const Context& context, CallRef waiting,
   return false;
 }
 
-// Whether the rank is the only one that did not finish, and did not find the others' calls missing
-// but went on to a round that nobody else began. Otherwise one or more ranks would have left out a
-// call, and all would have finished nevertheless.
-bool went_on_alone(const Context& context, CallRef waiting,
-                   const std::vector<std::uint32_t>& missing) {
+// Whether the rank is the only one that did not finish.
+bool is_last_one(const Context& context, std::uint32_t rank) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const bool finished = context.where.positions[r].state == State::finished;
-    if (finished == (r == waiting.rank) || !is_known_from_its_start(context.run.ranks[r]))
-      return false;
+    if (finished == (r == rank) || !is_known_from_its_start(context.run.ranks[r])) return false;
   }
-  if (is_within_round(context.run, context.agreement, waiting) &&
-      !do_rounds_vary(context.run, context.agreement, waiting)) {
-    return false;
-  }
-  return lack_different_calls(context, waiting.rank) ||
-         begins_round_with_others(context, waiting, missing);
+  return true;
+}
+
+// Whether the call lies within a round, as far as rounds are alike. The first call of the program
+// begins one: rounds may be parts of a larger one, as steps of which every second one ends with a
+// log line.
+bool is_within(const Context& context, CallRef call) {
+  const std::vector<trace::Call>& calls = context.run.ranks[call.rank].calls;
+  const bool is_first = is_known_from_its_start(context.run.ranks[call.rank]) &&
+                        is_same_of_program(context.agreement, calls[0], calls[call.call]);
+  return !is_first && is_within_round(context.run, context.agreement, call) &&
+         !do_rounds_vary(context.run, context.agreement, call);
+}
+
+// Whether, if the last rank is right to wait, several others left out calls and finished all the
+// same. Not within a round: batches without images leave out calls of several groups.
+bool went_on_alone(const Context& context, CallRef waiting) {
+  return !is_within(context, waiting) && lack_different_calls(context, waiting.rank);
 }
 
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
 // The call's group decides, where those count that issued the call, too, and wait before it. On a
 // tie the programs of other groups' ranks do, or those of the two themselves, and where these show
-// nothing, and for point-to-point calls, the steps in which other ranks finished, or without steps
-// the number of all ranks that finished. Nothing on a tie there.
+// nothing, and for point-to-point calls, the steps in which other ranks finished, or without steps,
+// for these, the number of all ranks that finished. Nothing on a tie there.
 //
 // `goes_on`: the call is of a later step than the last one of those that finished. `within_round`:
 // see ended_within_round().
@@ -187,7 +200,7 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitC
       return divergence->deviant == point.waiting[0];
   }
   const auto alike = goes_on ? others_finished_alike(context, wait.roots) : std::optional<bool>();
-  if (alike) return alike;
+  if (alike || !message) return alike;
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
   if (2 * done == context.run.ranks.size()) return std::nullopt;
@@ -211,6 +224,7 @@ struct FinishedEarly {
   bool steps_known = false;               // theirs, and that of the call
   bool further_step = false;              // the call is of a step that those that finished lack
   bool alone = false;                     // the waiting rank went on alone: went_on_alone()
+  bool began_round = false;               // which nobody else began: begins_round_with_others()
   bool awaited = false;                   // on a tie: ranks wait for them in other calls, too
   std::optional<bool> fewer_wait;         // than finished; empty: a tie
   bool waiting_deviate = false;           // the waiting ranks deviate, not those that finished
@@ -239,10 +253,17 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
   out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
   const bool later_step = out.steps_known && step > out.last_step;
   const bool within_round = !later_step && !message && ended_within_round(context, point);
-  out.alone = point.waiting.size() == 1 &&
-              went_on_alone(context, waiting_call(context, point.waiting[0]), point.missing);
   out.fewer_wait = fewer_wait_than_finished(context, wait, point, later_step, within_round);
-  if (out.alone || out.awaited) out.fewer_wait = out.alone;
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  if (point.waiting.size() == 1 && is_last_one(context, waiting.rank)) {
+    out.alone = went_on_alone(context, waiting);
+    out.began_round = begins_round_with_others(context, waiting, point.missing);
+  }
+  if (out.alone || out.awaited) {
+    out.fewer_wait = out.alone;
+  } else if (!out.fewer_wait && out.began_round) {
+    out.fewer_wait = true;
+  }
   out.waiting_deviate = one_too_many || out.fewer_wait.value_or(false);
   out.further_step = !one_too_many && (out.steps_known ? later_step : !within_round);
   out.one_message_more = message && !out.steps_known ? is_one_message_more(context, point) : false;
@@ -253,9 +274,9 @@ Finding describe_finished(const Context& context, const WaitCause& wait, const W
                           const FinishedEarly& early) {
   const CallRef call = waiting_call(context, point.waiting[0]);
   const bool message = point.group == WaitPoint::kPointToPoint;
-  const bool went_further =
-      message && early.fewer_wait == true &&
-      (early.alone || early.one_message_more == true || ended_alike(context, call));
+  const bool went_further = message && early.fewer_wait == true &&
+                            (early.alone || early.began_round || early.one_message_more == true ||
+                             ended_alike(context, call));
   const std::string waiting = context.describe_ranks(point.waiting);
   const std::string finished = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
@@ -318,8 +339,7 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
            common_start(context.run, context.agreement, r, call.rank) == call.call;
   };
   return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
-         is_within_round(context.run, context.agreement, call) &&
-         !do_rounds_vary(context.run, context.agreement, call);
+         is_within(context, call);
 }
 
 bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {

@@ -99,6 +99,9 @@ TEST(Snapshot, MostRanksThatEndedARoundAreNotNamed) {
     EXPECT_THAT(named(rounds, further), IsEmpty()) << further;
   EXPECT_THAT(named(rounds, "3p"), ElementsAre(trace::Rank(0)));  // once more
   EXPECT_THAT(named("1c2c3c1c2c3c1c2c", "7p"), IsEmpty());
+  // Every second round ends with a call more, so that two of them look like one.
+  const std::string pair = "1c2c3c1c2c3c4c";
+  EXPECT_THAT(named(pair + pair + pair + "1c2c3c", "1p"), IsEmpty());
 }
 
 // A ring of `ranks`. Each round is a hop and a reduction. All stand in the last reduction, but for

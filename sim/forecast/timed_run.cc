@@ -118,11 +118,13 @@ class Timer {
 // The time to prepare a step's samples: as it was measured, else by the machine's rate.
 double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
                            const Machine& machine) {
-  if (costs.beside_nanos == 0) return static_cast<double>(samples) * machine.sample.seconds();
+  if (costs.other_threads_nanos == 0)
+    return static_cast<double>(samples) * machine.sample.seconds();
   std::int64_t steps = 0;
   for (const trace::WorkCost& work : costs.work) steps = std::max(steps, work.step + 1);
-  return steps == 0 ? 0
-                    : static_cast<double>(costs.beside_nanos) * 1e-9 / static_cast<double>(steps);
+  return steps == 0
+             ? 0
+             : static_cast<double>(costs.other_threads_nanos) * 1e-9 / static_cast<double>(steps);
 }
 
 }  // namespace

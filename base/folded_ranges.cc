@@ -7,10 +7,10 @@
 namespace lockstep {
 namespace {
 
-// With fewer blocks the whole list is as short as the folded one, and more precise.
+// Fewer blocks are listed in full, which is as short as folding them, and more precise.
 constexpr std::size_t kFewestFolded = 5;
 
-// Consecutive numbers: 4-7.
+// Consecutive numbers: "4-7".
 struct Block {
   std::int64_t first, last;
   std::int64_t size() const { return last - first + 1; }
@@ -32,13 +32,14 @@ std::vector<Block> blocks_of(std::span<const std::int32_t> sorted) {
   return out;
 }
 
-// Blocks of one size and one distance: 0-7,64-71,128-135. A few may be missing: the rank that
-// stopped is not among those that wait for it.
+// Blocks of equal size at equal distances: 0-7,64-71,128-135.
 struct Repeated {
-  std::size_t count = 1;  // blocks, from the given one on
-  std::vector<Block> missing;
+  std::size_t count = 1;       // blocks that are there
+  std::vector<Block> missing;  // blocks between them that are not
 };
 
+// The longest such run that starts at blocks[begin]. At most two blocks may be missing: for example
+// the rank that stopped is not among the ranks that wait for it.
 Repeated repeated(const std::vector<Block>& blocks, std::size_t begin) {
   constexpr std::size_t kMostMissing = 2;
   Repeated out;
@@ -75,6 +76,23 @@ std::string_view ordinal_ending(std::int64_t n) {
   }
 }
 
+// "0-7,64-71,...,960-967 (8 of every 64)" for the run that starts at blocks[begin].
+std::string folded(const std::vector<Block>& blocks, std::size_t begin, const Repeated& run) {
+  const Block& first = blocks[begin];
+  const std::int64_t distance = blocks[begin + 1].first - first.first;
+  const std::string number = std::to_string(distance);
+  std::string out = first.str();
+  out.append(",").append(blocks[begin + 1].str());
+  out.append(",...,").append(blocks[begin + run.count - 1].str());
+  if (first.size() == 1)
+    out.append(" (every ").append(number).append(ordinal_ending(distance));
+  else
+    out.append(" (").append(std::to_string(first.size())).append(" of every ").append(number);
+  for (std::size_t m = 0; m < run.missing.size(); ++m)
+    out.append(m == 0 ? " but " : " and ").append(run.missing[m].str());
+  return out + ')';
+}
+
 }  // namespace
 
 std::string folded_ranges(std::span<const std::int32_t> sorted) {
@@ -85,7 +103,7 @@ std::string folded_ranges(std::span<const std::int32_t> sorted) {
     const Block& block = blocks[i];
     const Repeated same = repeated(blocks, i);
     if (same.count < kFewestFolded) {
-      // Two in a row are no range: "3,4", but "3-5".
+      // Two in a row are not a range: "3,4", but "3-5".
       if (block.size() == 2)
         out.append(std::to_string(block.first)).append(",").append(std::to_string(block.last));
       else
@@ -93,17 +111,7 @@ std::string folded_ranges(std::span<const std::int32_t> sorted) {
       ++i;
       continue;
     }
-    const std::int64_t distance = blocks[i + 1].first - block.first;
-    const std::string number = std::to_string(distance);
-    out.append(block.str()).append(",").append(blocks[i + 1].str());
-    out.append(",...,").append(blocks[i + same.count - 1].str());
-    if (block.size() == 1)
-      out.append(" (every ").append(number).append(ordinal_ending(distance));
-    else
-      out.append(" (").append(std::to_string(block.size())).append(" of every ").append(number);
-    for (std::size_t m = 0; m < same.missing.size(); ++m)
-      out.append(m == 0 ? " but " : " and ").append(same.missing[m].str());
-    out += ')';
+    out += folded(blocks, i, same);
     i += same.count;
   }
   return out;

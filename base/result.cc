@@ -18,31 +18,6 @@ std::string printable_lines(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
-std::string Location::str() const {
-  std::string out = file;
-  if (line > 0) out += (out.empty() ? "line " : ":") + std::to_string(line);
-  if (line > 0 && column > 0) out += ":" + std::to_string(column);
-  return out;
-}
-
-std::string Error::str() const {
-  std::string out = printable(location.str());
-  if (!out.empty()) out += ": ";
-  out += "error: " + printable_lines(message);
-  if (!fix.empty()) out += "\n  fix: " + printable_lines(fix);
-  return out;
-}
-
-std::string Error::summary() const {
-  std::string out = printable(location.str());
-  if (!out.empty()) out += ": ";
-  return out + printable(message);
-}
-
-namespace {
-
 // What a user can do about an errno. Codes with the same remedy share a case.
 std::string fix_of(int code) {
   switch (code) {
@@ -76,6 +51,27 @@ std::string fix_of(int code) {
 }
 
 }  // namespace
+
+std::string Location::str() const {
+  std::string out = file;
+  if (line > 0) out += (out.empty() ? "line " : ":") + std::to_string(line);
+  if (line > 0 && column > 0) out += ":" + std::to_string(column);
+  return out;
+}
+
+std::string Error::str() const {
+  std::string out = printable(location.str());
+  if (!out.empty()) out += ": ";
+  out += "error: " + printable_lines(message);
+  if (!fix.empty()) out += "\n  fix: " + printable_lines(fix);
+  return out;
+}
+
+std::string Error::summary() const {
+  std::string out = printable(location.str());
+  if (!out.empty()) out += ": ";
+  return out + printable(message);
+}
 
 Error system_error(std::string_view doing, int code, const std::string& path) {
   return {std::string(doing) + ": " + std::generic_category().message(code), {path}, fix_of(code)};

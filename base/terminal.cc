@@ -16,10 +16,22 @@
 
 namespace lockstep {
 
-// Sequences of xterm (ctlseqs), which all terminals in use know.
 namespace {
+
+// Sequences of xterm (ctlseqs), which all terminals in use know.
 constexpr const char* kTakeOver = "\x1b[?1049h\x1b[?25l";  // another screen, no cursor
 constexpr const char* kGiveBack = "\x1b[?25h\x1b[?1049l";
+
+// What terminals send for keys without a character (ctlseqs, in both cursor modes).
+constexpr std::pair<std::string_view, Key> kSequences[] = {
+    {"\x1b[A", Key::up},         {"\x1b[B", Key::down}, {"\x1b[C", Key::right},
+    {"\x1b[D", Key::left},       {"\x1bOA", Key::up},   {"\x1bOB", Key::down},
+    {"\x1bOC", Key::right},      {"\x1bOD", Key::left}, {"\x1b[5~", Key::page_up},
+    {"\x1b[6~", Key::page_down}, {"\x1b[H", Key::home}, {"\x1bOH", Key::home},
+    {"\x1b[1~", Key::home},      {"\x1b[F", Key::end},  {"\x1bOF", Key::end},
+    {"\x1b[4~", Key::end},
+};
+
 }  // namespace
 
 bool wants_color(bool is_terminal, const char* no_color, const char* term) {
@@ -108,20 +120,6 @@ void Patience::show() {
   if (seconds > 0) std::cerr << "\r\x1b[K" << std::flush;
 }
 
-namespace {
-
-// What terminals send for keys without a character (xterm's ctlseqs, in both cursor modes).
-constexpr std::pair<std::string_view, Key> kSequences[] = {
-    {"\x1b[A", Key::up},         {"\x1b[B", Key::down}, {"\x1b[C", Key::right},
-    {"\x1b[D", Key::left},       {"\x1bOA", Key::up},   {"\x1bOB", Key::down},
-    {"\x1bOC", Key::right},      {"\x1bOD", Key::left}, {"\x1b[5~", Key::page_up},
-    {"\x1b[6~", Key::page_down}, {"\x1b[H", Key::home}, {"\x1bOH", Key::home},
-    {"\x1b[1~", Key::home},      {"\x1b[F", Key::end},  {"\x1bOF", Key::end},
-    {"\x1b[4~", Key::end},
-};
-
-}  // namespace
-
 std::optional<KeyPress> take_key(std::string& bytes) {
   if (bytes.empty()) return std::nullopt;
   for (const auto& [sequence, key] : kSequences) {
@@ -131,8 +129,8 @@ std::optional<KeyPress> take_key(std::string& bytes) {
   }
   const char first = bytes.front();
   if (first == '\x1b') {
-    // A sequence that is not known is dropped with all that was sent with it: its rest would be
-    // read as characters.
+    // Drops everything that was read with an unknown sequence: its rest would be read as
+    // characters.
     const bool alone = bytes.size() == 1;
     bytes.clear();
     return alone ? std::optional(KeyPress{Key::escape}) : std::nullopt;
@@ -149,7 +147,7 @@ Keyboard::Keyboard() {
   now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   now.c_cc[VMIN] = 0;
   now.c_cc[VTIME] = 0;
-  // Ctrl-Z would leave the shell with a terminal in this mode.
+  // Disables Ctrl-Z, which would leave the shell with a terminal in this mode.
   now.c_cc[VSUSP] = _POSIX_VDISABLE;
   if (::tcsetattr(STDIN_FILENO, TCSANOW, &now) != 0) before_.reset();
 }

@@ -45,8 +45,8 @@ constexpr const char* kCompletionFooter = R"(Examples:
     lockstep completion fish > ~/.config/fish/completions/lockstep.fish
 The Debian package installs them.)";
 
-// What the scripts print becomes the shell's: each line is a word, a tab and its description. Where
-// nothing is printed, the shell offers files.
+// The scripts turn the output of this program into the shell's form: each line is a word, a tab and
+// its description. If nothing is printed, the shell offers files.
 constexpr std::string_view kBash = R"(# bash completion for lockstep
 _lockstep() {
   local IFS=$'\n'
@@ -231,16 +231,16 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app) {
       [](const CLI::App* sub) { return !sub->get_name().empty() && !sub->get_group().empty(); });
 }
 
-// Where the last word is: in which command, and as the value of which option. "verify --fail-on
-// wa": in `verify`, the value of --fail-on.
-struct Place {
+// The command that the last word belongs to, and the option whose value it is. "verify --fail-on
+// wa": `verify`, --fail-on.
+struct WordPosition {
   const CLI::App* command;
-  const CLI::Option* option = nullptr;  // null: it is no option's value
+  const CLI::Option* option = nullptr;  // null: it is not an option's value
 };
 
 // `before`: the words before the last one.
-Place place_after(const CLI::App& app, const std::vector<std::string>& before) {
-  Place out{&app};
+WordPosition position_after(const CLI::App& app, const std::vector<std::string>& before) {
+  WordPosition out{&app};
   for (const std::string& word : before) {
     if (out.option != nullptr) {
       if (word != "=") out.option = nullptr;  // bash splits "--only=x" into three words
@@ -259,7 +259,7 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   std::string current = typed.empty() ? "" : typed.back();
   if (!typed.empty()) typed.pop_back();
   if (current == "=") current.clear();
-  const Place at = place_after(app, typed);
+  const WordPosition at = position_after(app, typed);
   if (at.option != nullptr) return values_of(*at.option);
   if (const std::size_t equals = current.find('='); current.starts_with("--") && equals != kNpos) {
     const CLI::Option* option = option_that_takes_a_value(*at.command, current.substr(0, equals));

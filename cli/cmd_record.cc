@@ -200,9 +200,9 @@ reports::ExitStatus record(const RecordCommand& command) {
     return reports::fail({"no such program", {command.command[0]}, "see `lockstep record --help`"});
   const std::string python = command.python.empty() ? python_of(program) : command.python;
   if (python.empty())
-    return reports::fail({"this is neither Python nor a script of Python's",
+    return reports::fail({"this is neither Python nor a Python script",
                           {program},
-                          "--python names the Python that the job runs in"});
+                          "name the Python that the job runs in with --python"});
   const Result<std::string> torch = torch_version_of(python);
   if (!torch) return reports::fail(torch.error());
   const Result<std::string> library = recorder_for(command.library, python, *torch);

@@ -355,7 +355,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   std::optional<SweepProgress> progress;
   sim::SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
   progress.emplace(command.quiet, std::min(trials, grid.size()));
-  const runtime::ComputePoints compute = runtime::computer(
+  const runtime::ComputePoints compute = runtime::make_compute(
       inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
   const Status tried = runtime::try_points(compute, book, search, *goal,
                                            [&](std::size_t rows) { progress->known(rows); });

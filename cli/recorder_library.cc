@@ -24,7 +24,8 @@ namespace {
 
 constexpr const char* kLibrary = "liblockstep_record.so";
 
-// The version of torch that a recorder was built for, which is a text in it. Empty: none.
+// The version of torch that a recorder was built for: the library contains it as text. Empty if the
+// file is not a recorder.
 std::string version_of_recorder(const fs::path& library) {
   constexpr std::size_t kMost = std::size_t{1} << 28U;
   constexpr std::string_view kKey = "LOCKSTEP_RECORDS_TORCH=";
@@ -48,7 +49,7 @@ std::vector<fs::path> recorder_folders(const std::string& version) {
   return out;
 }
 
-// The script that builds a recorder, where this program lies in its source tree.
+// The script that builds a recorder, if this program is in its source tree; else empty.
 fs::path build_script() {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
@@ -76,7 +77,7 @@ std::string python_of(const std::string& program) {
 }
 
 Result<std::string> torch_version_of(const std::string& python) {
-  // Prints "2.15.0"; of "2.15.0+cu130" the rest is left out, as the recorder is the same.
+  // Prints "2.15.0", also for "2.15.0+cu130", because the recorder is the same.
   constexpr const char* kAsk =
       "import importlib.util as u, pathlib, re\n"
       "s = u.find_spec('torch')\n"
@@ -87,7 +88,7 @@ Result<std::string> torch_version_of(const std::string& python) {
   if (!said || said->empty()) {
     return Error{"there is no torch in the Python that the command starts",
                  {python},
-                 "--python names the Python, where it is another one"};
+                 "name the Python of the job with --python"};
   }
   return *said;
 }
@@ -98,7 +99,7 @@ Result<std::string> recorder_for(const std::string& named, const std::string& py
   if (!named.empty()) {
     const std::string version = version_of_recorder(named);
     if (version == torch) return fs::absolute(named, none).string();
-    return Error{version.empty() ? "this is no recorder"
+    return Error{version.empty() ? "this is not a recorder"
                                  : fmt::format("this recorder is for torch {}, and the job has {}",
                                                version, printable(torch)),
                  {named},
@@ -106,7 +107,7 @@ Result<std::string> recorder_for(const std::string& named, const std::string& py
   }
   for (const fs::path& folder : recorder_folders(torch)) {
     const fs::path library = folder / kLibrary;
-    // Only of exactly that version: LibTorch promises no binary interface between releases.
+    // Only for exactly that version: LibTorch's binary interface may change with each release.
     if (version_of_recorder(library) == torch) return fs::weakly_canonical(library, none).string();
   }
   const fs::path script = build_script();

@@ -52,8 +52,8 @@ Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<
   const auto stages = static_cast<std::size_t>(program.shape.stages);
   std::vector<T> out;
   for (std::size_t piece = 0; piece < pieces; ++piece) {
-    // Two stages of two chunks have four pieces: 1, 4 or 2 values. Pieces before stages:
-    // where both numbers are equal, both readings are.
+    // Two stages of two chunks have four pieces, and take 1, 4 or 2 values. With one chunk, pieces
+    // are stages, and both readings are the same.
     if (values.size() == 1)
       out.push_back(values[0]);
     else if (values.size() == pieces)
@@ -86,7 +86,8 @@ Result<std::vector<Bytes>> sizes(const std::string& option, const std::string& t
   return over_pieces(option, *parsed, program);
 }
 
-// The backward pass as the schedule runs it: what --backward and --backward-weight mean together.
+// Sets the times of the backward pass from --backward and --backward-weight, as the schedule needs
+// them: in two parts if it splits the pass, else in one.
 Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& program,
                     std::vector<sim::PieceCost>& pieces) {
   const Result<std::vector<Picos>> backward = durations("--backward", command.backward, program);
@@ -101,8 +102,9 @@ Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& 
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     pieces[i].backward = (*backward)[i];
     if (program.split) {
-      // A backward of a linear layer is two products of one size: the input's gradient and the
-      // weights'. If the number of picoseconds is odd, the first part is longer.
+      // The backward of a linear layer is two products of equal size: one for the input's gradient,
+      // one for the weights'. So without --backward-weight each part takes half. If the number of
+      // picoseconds is odd, the first part is longer.
       pieces[i].weight = weight ? (*weight)[i] : Picos{(*backward)[i].value / 2};
       if (!weight) pieces[i].backward = (*backward)[i] - pieces[i].weight;
     } else if (weight) {
@@ -124,13 +126,13 @@ Result<std::vector<sim::KeptBytes>> kept_bytes(const PipelineCommand& command,
   }
   const Result<std::vector<Bytes>> activation = sizes("--activation", command.activation, program);
   if (!activation) return activation.error();
-  // What the weight part needs stays until that part has run; by default all of it does.
+  // The weight part needs some of the activations, by default all; these stay until it has run.
   const Result<std::vector<Bytes>> kept =
       command.activation_weight.empty()
           ? activation
           : sizes("--activation-weight", command.activation_weight, program);
   if (!kept) return kept.error();
-  double all = 0;  // as a double: the sum that is to be refused may not fit into an integer
+  double all = 0;  // a double, because a sum that must be refused may not fit into an integer
   for (std::size_t i = 0; i < activation->size(); ++i) {
     if ((*kept)[i] > (*activation)[i])
       return Error{
@@ -159,7 +161,7 @@ Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
   return costs;
 }
 
-// Layers are dealt out whole: no piece of the model is empty.
+// Every piece of the model needs at least one whole layer.
 Status check_layers(const PipelineCommand& command, const sim::PipelineShape& shape) {
   if (!command.layers) return Status::ok();
   const std::int64_t pieces = shape.pieces();
@@ -167,11 +169,11 @@ Status check_layers(const PipelineCommand& command, const sim::PipelineShape& sh
       fmt::format("{} stages{}", shape.stages,
                   shape.chunks == 1 ? std::string() : fmt::format(" of {} chunks", shape.chunks));
   if (*command.layers < pieces)
-    return Error{fmt::format("--layers {} cannot be laid over {}: a piece would have no layer",
+    return Error{fmt::format("--layers {} cannot be divided into {}: a piece would have no layer",
                              *command.layers, cut),
                  {},
                  fmt::format("use at most {} --stages (times --chunks)", *command.layers)};
-  // 30 layers on 4 stages are 8, 8, 7 and 7: one time cannot hold for all.
+  // 30 layers on 4 stages are 8, 8, 7 and 7: the stages take different times.
   if (*command.layers % pieces != 0 && command.forward.find(',') == std::string::npos)
     return Error{
         fmt::format("--layers {} do not divide evenly over {}, so the stages cannot all take "

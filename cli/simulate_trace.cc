@@ -218,9 +218,10 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   reports::Recorded recorded = recorded_by(*run);
   // With `cores`, the ranks' work shares processors, and a kernel has none to share.
   if (machine->cores && std::any_of(run->ranks.begin(), run->ranks.end(), has_streams))
-    return reports::fail(Error{"the traces hold work of devices, and this machine has none",
-                               {command.machine},
-                               "take a machine without `cores`"});
+    return reports::fail(
+        Error{"the traces contain work of devices, but this machine has no devices",
+              {command.machine},
+              "take a machine without `cores`"});
   Result<sim::RunProgram> program =
       sim::program_of(*run, command.recorded_calls ? sim::Ranks::recorded : sim::Ranks::all);
   if (!program) return reports::fail(program.error());

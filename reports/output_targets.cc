@@ -80,11 +80,10 @@ Result<OutputTarget> parse_output_target(const std::string& text, const OutputFo
   if (equals == std::string::npos || !names_a_kind(kind)) {
     if (std::string form = kind_by_ending(text, forms); !form.empty())
       return OutputTarget{std::move(form), text};
-    return Error{
-        fmt::format("--output {}: this ending belongs to no kind of {}", shown, forms.noun),
-        {},
-        wrapped_fix(fmt::format("write KIND=PATH, such as {}={}; kinds: {}", forms.kinds.front(),
-                                shown, join_and(forms.kinds)))};
+    return Error{fmt::format("--output {}: no kind of {} has this ending", shown, forms.noun),
+                 {},
+                 wrapped_fix(fmt::format("write KIND=PATH, such as {}={}; kinds: {}",
+                                         forms.kinds.front(), shown, join_and(forms.kinds)))};
   }
   if (equals + 1 == text.size())
     return Error{fmt::format("--output {}: the path is missing", shown),

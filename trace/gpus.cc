@@ -9,7 +9,7 @@ namespace lockstep::trace {
 
 namespace {
 
-// A value that several sources give; unknown if they contradict each other.
+// A value from several sources; unknown if they contradict each other.
 template <class T>
 class Agreed {
  public:
@@ -74,7 +74,9 @@ void keep_plausible_gpus(Run& run) {
     for (const auto& [gpu, ranks] : by_gpu) shared |= ranks.size() > 1;
     const bool one = by_gpu.size() == 1;
     const bool only_zero = one && by_gpu.begin()->first == 0;
-    // Ranks of several hosts stand in the entry without a host: there each index occurs often.
+    // A host's indices are doubtful if two ranks share one: probably each process counts its own
+    // GPUs from 0. Ranks whose host is not known may be on several hosts, so there only one index
+    // for all of them is doubtful.
     if (only_zero || (shared && (one || !host.empty()))) doubtful.insert(host);
   }
   for (RankTrace& trace : run.ranks)

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What to say of a folder or archive in which nothing was of use.
+// The error for a folder or archive without traces.
 Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at) {
   std::error_code unknown;
   if (!fs::is_directory(path, unknown))
@@ -38,10 +38,24 @@ Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at
                         plural(looked_at.size(), "file"), looked_at.size() == 1 ? "and" : "all"),
             {path},
             "did the program that writes them run?"};
-  return {fmt::format("no traces in this folder: {} in it, of no known form",
+  return {fmt::format("no traces in this folder: {} in it, none in a known format",
                       plural(looked_at.size(), "file")),
           {path},
           "`lockstep verify --help` lists what can be read"};
+}
+
+// The error if there is nothing to judge: the first file's, because it explains more than "no
+// traces".
+Error nothing_to_judge(const LoadedTraces& loaded, const std::string& path) {
+  if (loaded.unreadable.empty())
+    return {"no traces in this folder, and nothing in its logs about an end",
+            {path},
+            "`lockstep verify --help` lists what can be read"};
+  Error error = loaded.unreadable.front().error;
+  if (loaded.unreadable.size() > 1)
+    error.message +=
+        fmt::format(" (nor can {} be read)", plural(loaded.unreadable.size() - 1, "other file"));
+  return error;
 }
 
 }  // namespace
@@ -55,7 +69,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
   LoadedTraces out;
   std::vector<Piece> pieces;
   std::vector<FoundFile> looked_at;
-  // Folders in a folder are searched only where nothing else holds a trace, because they may be
+  // Subfolders are searched only if there is no trace outside of them, because they may be
   // anything: earlier runs, checkpoints.
   for (const int levels : {0, 2}) {
     Result<std::vector<FoundFile>> files =
@@ -63,8 +77,8 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     if (!files) return files.error();
     out.tables = Tables();
     pieces = read_pieces(*files, *plan, options.threads, out.tables);
-    // Drop what is a second form of something else, in this order: a text form next to its ring
-    // file must be gone before traces are counted.
+    // Drop duplicates first: the text form next to a ring file must be gone before earlier runs are
+    // recognised, which counts traces.
     drop_second_forms(pieces, options.evidence);
     out.earlier_runs = drop_earlier_runs(pieces);
     drop_digests_of_others(pieces);
@@ -92,20 +106,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     if (!piece.traces.empty()) out.format = piece.kind();
     std::move(piece.traces.begin(), piece.traces.end(), std::back_inserter(out.traces));
   }
-  // Nothing to judge at all: the first file's error explains more than "no traces".
-  if (out.traces.empty() && out.evidence.notes.empty()) {
-    if (out.unreadable.empty()) {
-      return Error{"no traces in this folder, and nothing in its logs about an end",
-                   {paths.front()},
-                   "`lockstep verify --help` lists what can be read"};
-    }
-    Error error = out.unreadable.front().error;
-    if (out.unreadable.size() > 1) {
-      error.message +=
-          fmt::format(" (nor can {} be read)", plural(out.unreadable.size() - 1, "other file"));
-    }
-    return error;
-  }
+  if (out.traces.empty() && out.evidence.notes.empty()) return nothing_to_judge(out, paths.front());
   return out;
 }
 

@@ -87,7 +87,7 @@ class CostsReader {
     }
     out.rank = static_cast<std::int32_t>(whole(object, "rank", INT32_MAX));
     out.state_bytes = amount(object, "state_bytes");
-    out.beside_nanos = whole(object, "beside_nanos");
+    out.other_threads_nanos = whole(object, "beside_nanos");
     dom::array work;
     if (object["work"].get(work) != simdjson::SUCCESS) return failure("\"work\" is not a list");
     for (const dom::element element : work) {
@@ -221,7 +221,7 @@ std::string work_costs_text(const RankCosts& costs) {
   const Json out = {{"work_costs", kCostsVersion},
                     {"rank", costs.rank},
                     {"state_bytes", costs.state_bytes},
-                    {"beside_nanos", costs.beside_nanos},
+                    {"beside_nanos", costs.other_threads_nanos},
                     {"work", std::move(work)}};
   return fmt::format("{}\n", out.dump());
 }

@@ -62,7 +62,7 @@ struct RankCosts {
   // device must hold.
   double state_bytes = 0;
   // CPU time of the rank's other threads, which prepare its samples; 0: not measured.
-  std::int64_t beside_nanos = 0;
+  std::int64_t other_threads_nanos = 0;
   std::vector<WorkCost> work;  // in program order
 
   friend bool operator==(const RankCosts&, const RankCosts&) = default;

@@ -36,58 +36,6 @@ bool happens_before(const Cause& a, const Cause& b) {
          std::tie(b.finding.seq, b.finding.group, b.finding.message);
 }
 
-}  // namespace
-
-void Causes::add(std::vector<Cause> causes) {
-  std::move(causes.begin(), causes.end(), std::back_inserter(causes_));
-}
-
-void Causes::fold_deviations() {
-  std::stable_sort(causes_.begin(), causes_.end(), happens_before);
-  std::vector<Cause> kept;
-  for (Cause& cause : causes_) {
-    // Only what blocks: two wrong sizes in unrelated calls are two faults, but a rank that skipped
-    // one call is out of step in all later ones.
-    // So are two sides that differ from some call on where nothing shows which one is wrong. Later
-    // calls do not show it either, even if one of them seems to name a side.
-    const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
-      const bool undecided = k.group == cause.group && k.finding.culprits.empty() &&
-                             k.finding.ranks == cause.finding.ranks;
-      return k.can_block && cause.can_block && (k.deviants == cause.deviants || undecided);
-    });
-    if (first != kept.end()) {
-      first->finding.consequences.push_back(std::move(cause.finding));
-    } else {
-      kept.push_back(std::move(cause));
-    }
-  }
-  causes_ = std::move(kept);
-}
-
-bool Causes::add_above(ExchangedNames& names) {
-  const auto follows = [&](const Cause& c) {
-    return c.finding.rule != RuleId::group_divergence &&
-           std::binary_search(names.groups.begin(), names.groups.end(), c.group);
-  };
-  // The consequences to the end, in their order.
-  const auto first = std::stable_partition(causes_.begin(), causes_.end(),
-                                           [&](const Cause& c) { return !follows(c); });
-  if (first == causes_.end()) return false;
-  Cause& cause = names.cause;
-  cause.finding.severity = Severity::error;
-  cause.can_block = std::any_of(first, causes_.end(), [](const Cause& c) { return c.can_block; });
-  for (auto c = first; c != causes_.end(); ++c) {
-    cause.deviants = united(cause.deviants, c->deviants);
-    cause.finding.ranks = united(cause.finding.ranks, c->finding.ranks);
-    cause.finding.consequences.push_back(std::move(c->finding));
-  }
-  causes_.erase(first, causes_.end());
-  causes_.push_back(std::move(cause));
-  return true;
-}
-
-namespace {
-
 // The line of the program that a finding is about; empty where none was recorded.
 std::string_view line_of(const Finding& finding) {
   for (const Evidence& e : finding.evidence)
@@ -95,8 +43,8 @@ std::string_view line_of(const Finding& finding) {
   return {};
 }
 
-// Whether two cycles of messages are one mistake, made by other ranks: the stages of each replica
-// of a pipeline wait for each other in the same step and in the same calls.
+// True if two cycles of messages are one mistake that different ranks make: the stages of each
+// replica of a pipeline wait for each other in the same step and in the same calls.
 bool is_same_cycle_elsewhere(const Cause& a, const Cause& b) {
   const auto same_line = [&] {
     return !line_of(a.finding).empty() && line_of(a.finding) == line_of(b.finding);
@@ -106,45 +54,6 @@ bool is_same_cycle_elsewhere(const Cause& a, const Cause& b) {
          a.seq == b.seq && a.finding.what == b.finding.what &&
          a.finding.culprits.empty() == b.finding.culprits.empty() && same_line();
 }
-
-}  // namespace
-
-void Causes::add_wait(const WaitCause& wait) {
-  explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
-  explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
-  for (Cause& cause : causes_) {
-    if (!leads_to(cause, wait)) continue;
-    cause.finding.consequences.push_back(wait_consequence(context_, wait));
-    // A deviation was observed; that it deadlocks is now proven. Not that ranks stay in the
-    // creation of a group, which is located by the call of those who wait for them.
-    const bool creation = cause.finding.rule == RuleId::group_divergence && cause.finding.seq;
-    if (wait.stuck && !creation) cause.finding.certainty = Certainty::proven;
-    return;
-  }
-  Cause cause = explain_wait(context_, wait);
-  // Several waits may follow from what one rank did.
-  const auto reported = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& c) {
-    return c.finding.rule == cause.finding.rule && c.finding.message == cause.finding.message;
-  });
-  if (reported != causes_.end()) {
-    reported->finding.consequences.insert(reported->finding.consequences.end(),
-                                          cause.finding.consequences.begin(),
-                                          cause.finding.consequences.end());
-    reported->finding.ranks = united(reported->finding.ranks, cause.finding.ranks);
-    return;
-  }
-  // At once: a large job has thousands of such cycles, and each wait is held against all causes.
-  const auto same = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& known) {
-    return is_same_cycle_elsewhere(known, cause);
-  });
-  if (same == causes_.end()) {
-    causes_.push_back(std::move(cause));
-  } else {
-    merge_sister(context_, *same, std::move(cause));
-  }
-}
-
-namespace {
 
 // "; the same in 7 more groups: ranks 25-31".
 std::string same_elsewhere(const Finding& finding) {
@@ -165,6 +74,91 @@ std::string same_elsewhere(const Finding& finding) {
 }
 
 }  // namespace
+
+void Causes::add(std::vector<Cause> causes) {
+  std::move(causes.begin(), causes.end(), std::back_inserter(causes_));
+}
+
+void Causes::fold_deviations() {
+  std::stable_sort(causes_.begin(), causes_.end(), happens_before);
+  std::vector<Cause> kept;
+  for (Cause& cause : causes_) {
+    // Only deviations that block are folded: two wrong sizes in unrelated calls are two faults, but
+    // a rank that skipped one call is out of step in all later ones.
+    // If nothing shows which of two sides is wrong, later calls do not show it either, even if one
+    // of them seems to name a side. So their deviations are consequences, too.
+    const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
+      const bool undecided = k.group == cause.group && k.finding.culprits.empty() &&
+                             k.finding.ranks == cause.finding.ranks;
+      return k.can_block && cause.can_block && (k.deviants == cause.deviants || undecided);
+    });
+    if (first != kept.end()) {
+      first->finding.consequences.push_back(std::move(cause.finding));
+    } else {
+      kept.push_back(std::move(cause));
+    }
+  }
+  causes_ = std::move(kept);
+}
+
+bool Causes::add_exchanged_names(ExchangedNames& names) {
+  const auto follows = [&](const Cause& c) {
+    return c.finding.rule != RuleId::group_divergence &&
+           std::binary_search(names.groups.begin(), names.groups.end(), c.group);
+  };
+  // Moves the consequences to the end, in their order.
+  const auto first = std::stable_partition(causes_.begin(), causes_.end(),
+                                           [&](const Cause& c) { return !follows(c); });
+  if (first == causes_.end()) return false;
+  Cause& cause = names.cause;
+  cause.finding.severity = Severity::error;
+  cause.can_block = std::any_of(first, causes_.end(), [](const Cause& c) { return c.can_block; });
+  for (auto c = first; c != causes_.end(); ++c) {
+    cause.deviants = united(cause.deviants, c->deviants);
+    cause.finding.ranks = united(cause.finding.ranks, c->finding.ranks);
+    cause.finding.consequences.push_back(std::move(c->finding));
+  }
+  causes_.erase(first, causes_.end());
+  causes_.push_back(std::move(cause));
+  return true;
+}
+
+void Causes::add_wait(const WaitCause& wait) {
+  explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
+  explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
+  for (Cause& cause : causes_) {
+    if (!leads_to(cause, wait)) continue;
+    cause.finding.consequences.push_back(wait_consequence(context_, wait));
+    // A deviation was only observed. The wait proves that it deadlocks. This does not hold for
+    // ranks that stay in the creation of a group, because the wait is not located there but in a
+    // call of the ranks that wait for them.
+    const bool creation = cause.finding.rule == RuleId::group_divergence && cause.finding.seq;
+    if (wait.stuck && !creation) cause.finding.certainty = Certainty::proven;
+    return;
+  }
+  Cause cause = explain_wait(context_, wait);
+  // Several waits may have one cause.
+  const auto reported = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& c) {
+    return c.finding.rule == cause.finding.rule && c.finding.message == cause.finding.message;
+  });
+  if (reported != causes_.end()) {
+    reported->finding.consequences.insert(reported->finding.consequences.end(),
+                                          cause.finding.consequences.begin(),
+                                          cause.finding.consequences.end());
+    reported->finding.ranks = united(reported->finding.ranks, cause.finding.ranks);
+    return;
+  }
+  // Merged now rather than in merge_sister_groups(), because a large job has thousands of such
+  // cycles, and each wait is compared with all causes.
+  const auto same = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& known) {
+    return is_same_cycle_elsewhere(known, cause);
+  });
+  if (same == causes_.end()) {
+    causes_.push_back(std::move(cause));
+  } else {
+    merge_sister(context_, *same, std::move(cause));
+  }
+}
 
 bool Causes::is_sister(const Cause& a, const Cause& b) const {
   if (a.group == SIZE_MAX || b.group == SIZE_MAX || a.group == b.group) return false;
@@ -199,8 +193,9 @@ void Causes::add_deaths() {
     if (!cause.can_block) continue;
     const auto& ranks = cause.finding.ranks;
     const auto& dead = deaths->finding.culprits;
-    // A call that all issued and in which a few died cannot complete: no device needs to stall for
-    // it. The dead may have issued further ones. If most died, somebody ended a job that hung.
+    // If a few ranks died in a call that all issued, the call cannot complete even if no device
+    // stalls. (The dead ranks may have issued later calls.) If most died, the job was ended because
+    // it hung.
     const bool few_died = 2 * dead.size() <= deaths->finding.ranks.size();
     if (few_died && cause.finding.rule == RuleId::device_stall && cause.finding.culprits.empty() &&
         cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
@@ -209,8 +204,8 @@ void Causes::add_deaths() {
       return;
     }
     if (std::includes(ranks.begin(), ranks.end(), dead.begin(), dead.end())) return;
-    // They died in or after a call of the same group that had gone wrong: Gloo aborts a process
-    // that receives a message of another size.
+    // The ranks died in or after a wrong call of the same group: Gloo aborts a process that
+    // receives a message of another size.
     if (cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
       cause.finding.consequences.push_back(std::move(deaths->finding));
       return;
@@ -227,14 +222,14 @@ void Causes::add_exceptions() {
   const Exceptions exceptions = sort_exceptions(context_);
   std::vector<std::uint32_t> left;
   for (const std::uint32_t r : exceptions.causes) {
-    if (!hang_below(r)) left.push_back(r);
+    if (!attach_exception(r)) left.push_back(r);
   }
   if (!left.empty()) {
     causes_.push_back(explain_exceptions(context_, left));
     return;
   }
   if (!causes_.empty()) {
-    for (const std::uint32_t r : exceptions.victims) hang_below(r);
+    for (const std::uint32_t r : exceptions.victims) attach_exception(r);
     return;
   }
   if (!exceptions.victims.empty()) {
@@ -242,7 +237,7 @@ void Causes::add_exceptions() {
   }
 }
 
-void Causes::add_below_matching(std::vector<Cause> numbers) {
+void Causes::add_wrong_values(std::vector<Cause> values) {
   const auto first = std::find_if(causes_.begin(), causes_.end(), [](const Cause& c) {
     const std::string_view family = rule(c.finding.rule).family;
     return c.finding.severity == Severity::error && (family == "matching" || family == "modality");
@@ -250,7 +245,7 @@ void Causes::add_below_matching(std::vector<Cause> numbers) {
   // An index: push_back below may move the causes.
   const auto index = static_cast<std::size_t>(first - causes_.begin());
   const bool found = first != causes_.end();
-  for (Cause& cause : numbers) {
+  for (Cause& cause : values) {
     const bool follows = found && cause.finding.severity == Severity::error &&
                          (causes_[index].step == trace::kNone || causes_[index].step <= cause.step);
     if (follows) {
@@ -294,7 +289,7 @@ bool Causes::leads_to(const Cause& cause, const WaitCause& wait) const {
   });
 }
 
-bool Causes::hang_below(std::uint32_t rank) {
+bool Causes::attach_exception(std::uint32_t rank) {
   const trace::Rank r = context_.run.ranks[rank].rank;
   for (Cause& cause : causes_) {
     if (!cause.can_block) continue;
@@ -311,7 +306,7 @@ bool Causes::hang_below(std::uint32_t rank) {
     cause.finding.consequences.push_back(std::move(below));
     return true;
   }
-  // A rank that some wait concerns needs no cause of its own.
+  // The exception of a rank that is part of some wait needs no cause of its own.
   return std::binary_search(explained_.begin(), explained_.end(), rank);
 }
 

@@ -23,18 +23,18 @@ class Causes {
   void add(Cause cause) { causes_.push_back(std::move(cause)); }
   void add(std::vector<Cause> causes);
 
-  // Puts later deviations of the same ranks, and those in other groups, below their first one.
+  // Makes later deviations of the same ranks, also in other groups, consequences of the first one.
   void fold_deviations();
 
   // Adds exchanged group names as the cause of deviations in these groups, which become its
   // consequences. False: there are none, and nothing was added.
-  bool add_above(ExchangedNames& names);
+  bool add_exchanged_names(ExchangedNames& names);
 
   // Whether a deviation that was added led to this part of the wait-for graph.
   bool explain(const WaitCause& wait) const;
 
-  // Adds a part of the wait-for graph: below the deviation that led to it, otherwise as a cause of
-  // its own.
+  // Adds a part of the wait-for graph: as a consequence of the deviation that led to it, otherwise
+  // as a cause of its own.
   void add_wait(const WaitCause& wait);
 
   // Makes one cause of the same rule at the same line of the program in several groups: the
@@ -45,12 +45,13 @@ class Causes {
   // Adds the deaths that no cause mentions yet.
   void add_deaths();
 
-  // Adds exceptions: below the cause that led to them, otherwise as causes of their own.
+  // Adds exceptions: as consequences of the cause that led to them, otherwise as causes of their
+  // own.
   void add_exceptions();
 
-  // Adds wrong values: below a cause that paired different tensors in the same or an earlier step,
-  // otherwise as causes of their own.
-  void add_below_matching(std::vector<Cause> numbers);
+  // Adds wrong values: as consequences of a cause that paired different tensors in the same or an
+  // earlier step, otherwise as causes of their own.
+  void add_wrong_values(std::vector<Cause> values);
 
   bool empty() const { return causes_.empty(); }
 
@@ -62,8 +63,9 @@ class Causes {
   bool is_sister(const Cause& a, const Cause& b) const;
   // Whether the wait follows from the cause.
   bool leads_to(const Cause& cause, const WaitCause& wait) const;
-  // Puts a rank's exception below the cause that concerns the rank. False: nothing explains it.
-  bool hang_below(std::uint32_t rank);
+  // Makes a rank's exception a consequence of the cause that concerns the rank. False if nothing
+  // explains it.
+  bool attach_exception(std::uint32_t rank);
 
   const Context& context_;
   std::vector<Cause> causes_;

@@ -27,7 +27,7 @@ Finding note_missing(const std::vector<trace::Rank>& missing) {
   return f;
 }
 
-// The last step that the rank is known to have been in; kNone where nothing says.
+// The last step that the rank is known to have been in; kNone if no record says.
 std::int32_t last_step(const trace::RankTrace& trace) {
   std::int64_t out = trace.calls.empty() ? trace::kNone : trace.calls.back().step;
   if (!trace.steps.empty()) out = std::max(out, trace.steps.back().n);
@@ -81,14 +81,95 @@ Finding note_conflicts(const trace::Run& run) {
   return f;
 }
 
+constexpr std::size_t kRanksShown = 8;  // the ranks that most others wait for
+
+// The wait points whose ranks wait for one rank without a trace.
+struct AwaitedAt {
+  std::vector<std::size_t> alone;  // for this rank only
+  std::vector<std::size_t> among;  // also for others, with a trace or without
+};
+
+std::map<trace::Rank, AwaitedAt> awaited_ranks(const Context& context) {
+  std::map<trace::Rank, AwaitedAt> out;
+  const std::vector<WaitPoint>& points = context.where.wait_points;
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    const WaitPoint& point = points[p];
+    if (point.any_source) continue;
+    const std::vector<trace::Rank> absent = absent_at(context, point);
+    const bool others = !point.missing.empty() || !point.behind.empty() || absent.size() > 1;
+    for (const trace::Rank rank : absent) {
+      (others ? out[rank].among : out[rank].alone).push_back(p);
+    }
+  }
+  return out;
+}
+
+// True if more ranks wait at `a` than at `b`: first by those that wait for one rank only, then by
+// the others.
+bool more_wait(const Context& context, const AwaitedAt& a, const AwaitedAt& b) {
+  const auto waiting = [&](const std::vector<std::size_t>& points) {
+    std::size_t ranks = 0;
+    for (const std::size_t p : points) ranks += context.where.wait_points[p].waiting.size();
+    return ranks;
+  };
+  return std::pair(waiting(a.alone), waiting(a.among)) >
+         std::pair(waiting(b.alone), waiting(b.among));
+}
+
+// Sets the note's headline if ranks of a job that hangs wait only for ranks without a trace.
+//
+// If the job is only presumed to hang (Context::presumed), two more things must hold, because in a
+// job that still runs some ranks always wait in the newest call:
+// - other ranks wait for the waiting ranks, so that these are behind the job;
+// - no rank with a trace is behind without waiting for another.
+void tell_missing_stopped(const Context& context, Finding& note) {
+  const std::vector<WaitPoint>& points = context.where.wait_points;
+  std::vector<std::size_t> points_of_missing;  // whose ranks wait only for ranks without a trace
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    const WaitPoint& point = points[p];
+    if (point.any_source || !point.missing.empty() || !point.behind.empty()) continue;
+    if (point.waiting.empty() || absent_at(context, point).empty()) continue;
+    const trace::RankTrace& waits = context.run.ranks[point.waiting[0]];
+    if (context.presumed || waits.snapshot || waits.end == trace::End::hung)
+      points_of_missing.push_back(p);
+  }
+  if (points_of_missing.empty()) return;
+  if (context.presumed) {
+    const std::vector<WaitCause> causes = wait_causes(context.where);
+    const bool others_are_behind =
+        std::any_of(causes.begin(), causes.end(),
+                    [](const WaitCause& wait) { return !wait.cycle && wait.stalled == SIZE_MAX; });
+    if (others_are_behind) return;
+  }
+  const std::size_t first = first_missed(context, points_of_missing);
+  const std::vector<trace::Rank> ranks = absent_at(context, points[first]);
+  std::erase_if(points_of_missing,
+                [&](std::size_t p) { return absent_at(context, points[p]) != ranks; });
+  std::vector<std::uint32_t> direct;
+  for (const std::size_t p : points_of_missing) direct = united(direct, points[p].waiting);
+  const std::vector<std::uint32_t> all = all_waiting(context, points_of_missing);
+  if (context.presumed && all.size() == direct.size()) return;
+  tell_stopped(context,
+               {.ranks = ranks,
+                .verb = context.presumed ? "may have stopped" : "stopped",
+                .alive = true,
+                .point = first,
+                .missed = missed_call(context, {}, points[first]),
+                .waiting = all.size()},
+               note);
+  const trace::Call& call = context.call(waiting_call(context, points[first].waiting[0]));
+  note.group = printable(context.run.tables.str(call.group));
+  note.seq = seq_at(context, points[first]);
+}
+
 }  // namespace
 
 InputState check_input(const trace::Run& run, bool ends_seen) {
   InputState state;
   // Ranks are sorted, so one pass over the world suffices.
   std::size_t next = 0;
-  // A snapshot of a running process has no end. Without times, a trace is a program, which ends at
-  // its last call, or a log without an end mark.
+  // Two kinds of traces have no end mark although nothing is wrong: snapshots of running processes,
+  // and traces without times, which are programs (they end at their last call) or logs.
   const bool recorded = was_recorded(run);
   const auto ended_unseen = [&](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut && !ends_seen && !trace.snapshot &&
@@ -110,108 +191,28 @@ InputState check_input(const trace::Run& run, bool ends_seen) {
   return state;
 }
 
-namespace {
-
-constexpr std::size_t kRanksShown = 8;  // those for which most ranks wait come first
-
-// The wait points that lack one missing rank.
-struct Lack {
-  std::vector<std::size_t> alone;  // … and nobody else
-  std::vector<std::size_t> among;  // … and other ranks, with a trace or without
-};
-
-std::map<trace::Rank, Lack> lacks_of(const Context& context) {
-  std::map<trace::Rank, Lack> out;
-  const std::vector<WaitPoint>& points = context.where.wait_points;
-  for (std::size_t p = 0; p < points.size(); ++p) {
-    const WaitPoint& point = points[p];
-    if (point.any_source) continue;
-    const std::vector<trace::Rank> absent = absent_at(context, point);
-    const bool others = !point.missing.empty() || !point.behind.empty() || absent.size() > 1;
-    for (const trace::Rank rank : absent) {
-      (others ? out[rank].among : out[rank].alone).push_back(p);
-    }
-  }
-  return out;
-}
-
-// Whether more ranks wait for `a` than for `b`: those that wait for it alone count first, then all.
-bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
-  const auto waiting = [&](const std::vector<std::size_t>& points) {
-    std::size_t ranks = 0;
-    for (const std::size_t p : points) ranks += context.where.wait_points[p].waiting.size();
-    return ranks;
-  };
-  return std::pair(waiting(a.alone), waiting(a.among)) >
-         std::pair(waiting(b.alone), waiting(b.among));
-}
-
-// Sets the note's headline where ranks of a job that hangs wait for nobody but ranks without a
-// trace. Where the ranks are only taken to hang, others must wait for these: then they are behind,
-// and not merely in the newest call of all. And nobody who left a trace may be behind by itself: of
-// a running job's logs several ranks are.
-void tell_missing_stopped(const Context& context, Finding& note) {
-  const std::vector<WaitPoint>& points = context.where.wait_points;
-  std::vector<std::size_t> lack;  // … them alone
-  for (std::size_t p = 0; p < points.size(); ++p) {
-    const WaitPoint& point = points[p];
-    if (point.any_source || !point.missing.empty() || !point.behind.empty()) continue;
-    if (point.waiting.empty() || absent_at(context, point).empty()) continue;
-    const trace::RankTrace& waits = context.run.ranks[point.waiting[0]];
-    if (context.presumed || waits.snapshot || waits.end == trace::End::hung) lack.push_back(p);
-  }
-  if (lack.empty()) return;
-  if (context.presumed) {
-    const std::vector<WaitCause> causes = wait_causes(context.where);
-    const bool others_are_behind =
-        std::any_of(causes.begin(), causes.end(),
-                    [](const WaitCause& wait) { return !wait.cycle && wait.stalled == SIZE_MAX; });
-    if (others_are_behind) return;
-  }
-  const std::size_t first = first_missed(context, lack);
-  const std::vector<trace::Rank> ranks = absent_at(context, points[first]);
-  std::erase_if(lack, [&](std::size_t p) { return absent_at(context, points[p]) != ranks; });
-  std::vector<std::uint32_t> direct;
-  for (const std::size_t p : lack) direct = united(direct, points[p].waiting);
-  const std::vector<std::uint32_t> all = all_waiting(context, lack);
-  if (context.presumed && all.size() == direct.size()) return;
-  tell_stopped(context,
-               {.ranks = ranks,
-                .verb = context.presumed ? "may have stopped" : "stopped",
-                .alive = true,
-                .point = first,
-                .missed = missed_call(context, {}, points[first]),
-                .waiting = all.size()},
-               note);
-  const trace::Call& call = context.call(waiting_call(context, points[first].waiting[0]));
-  note.group = printable(context.run.tables.str(call.group));
-  note.seq = seq_at(context, points[first]);
-}
-
-}  // namespace
-
 void note_who_waits_for_missing(const Context& context, const std::vector<trace::Rank>& missing,
                                 Finding& note) {
-  std::map<trace::Rank, Lack> lacks = lacks_of(context);
-  std::vector<std::pair<trace::Rank, Lack>> waited_for;
+  std::map<trace::Rank, AwaitedAt> awaited = awaited_ranks(context);
+  std::vector<std::pair<trace::Rank, AwaitedAt>> waited_for;
   std::vector<trace::Rank> not_waited_for;
   for (const trace::Rank rank : missing) {
-    const auto found = lacks.find(rank);
-    if (found == lacks.end()) {
+    const auto found = awaited.find(rank);
+    if (found == awaited.end()) {
       not_waited_for.push_back(rank);
     } else {
       waited_for.emplace_back(rank, std::move(found->second));
     }
   }
   std::stable_sort(waited_for.begin(), waited_for.end(), [&](const auto& a, const auto& b) {
-    return waits_for_more(context, a.second, b.second);
+    return more_wait(context, a.second, b.second);
   });
   std::size_t reported = 0;
-  for (const auto& [rank, lack] : waited_for) {
+  for (const auto& [rank, at] : waited_for) {
     if (reported++ == kRanksShown) break;
-    const bool alone = !lack.alone.empty();
+    const bool alone = !at.alone.empty();
     const WaitPoint& point =
-        context.where.wait_points[alone ? first_missed(context, lack.alone) : lack.among[0]];
+        context.where.wait_points[alone ? first_missed(context, at.alone) : at.among[0]];
     const std::string words = describe_wait(context, point);
     note.message += fmt::format(
         "; {}{}, and {} {} has not come that far in the traces",

@@ -325,7 +325,8 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   }
   causes.fold_deviations();
   std::vector<ExchangedNames> exchanged = check_names(context);
-  std::erase_if(exchanged, [&](ExchangedNames& names) { return causes.add_above(names); });
+  std::erase_if(exchanged,
+                [&](ExchangedNames& names) { return causes.add_exchanged_names(names); });
   // Gloo's calls run on the hosts, not on devices.
   const bool devices = is_snapshot(context.run) && context.semantics != CallSemantics::gloo;
   if (devices && causes.empty() && add_device_stall(context, outlook, causes)) return;
@@ -338,7 +339,7 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   // If there is a hang, something else explains it: the remaining orders are warnings.
   for (Cause& order : orders) order.finding.severity = Severity::warning;
   causes.add(std::move(orders));
-  causes.add_below_matching(check_numbers(context, outlook.unknown, outlook.undecided));
+  causes.add_wrong_values(check_numbers(context, outlook.unknown, outlook.undecided));
   causes.add(check_samples(context, outlook.unknown));
 }
 

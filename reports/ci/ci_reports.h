@@ -1,5 +1,6 @@
 // Reports in the forms of CI services: GitHub's annotations, GitLab's Code Quality, JUnit, SARIF.
-// Each says all of a finding (finding_words.h, lines_of()) and shows it at a line (locations.h).
+// Each has the whole text of a finding (finding_words.h, lines_of()) and a source line for it
+// (locations.h).
 #pragma once
 
 #include <optional>
@@ -20,7 +21,8 @@ namespace lockstep::reports {
 // written, and a last line says how many more there are. Nothing is written for a clean run.
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 //
-// Lines, each a single command whatever its text contains: it is %-escaped as the runner requires.
+// Each line is a single command, whatever its text contains: text is %-escaped as the runner
+// requires.
 std::string github_report(const FilteredReport& filtered, const Locator& locator = {});
 
 // A report as a GitLab Code Quality report (a subset of Code Climate's): an array with an object
@@ -28,7 +30,7 @@ std::string github_report(const FilteredReport& filtered, const Locator& locator
 // ones, so they are unique within a report and stable across runs.
 // https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 //
-// An array and a line break, without findings that a filter set aside.
+// Returns an array and a line break. Findings that a filter set aside are left out.
 std::string gitlab_report(const FilteredReport& filtered, const Locator& locator = {});
 
 // A report as JUnit XML: a <testsuite> with a <testcase> per finding and one named "verdict".
@@ -40,7 +42,7 @@ std::string gitlab_report(const FilteredReport& filtered, const Locator& locator
 // JUnit has no schema of its own; this is the part that Jenkins, GitLab, Azure and others share.
 // Names of test cases are unique, and stable across runs of the same defect.
 //
-// A document. Text is escaped; what XML cannot contain becomes U+FFFD.
+// Text is escaped; characters that XML cannot contain become U+FFFD.
 std::string junit_report(const FilteredReport& filtered);
 
 // A report as SARIF 2.1.0 (OASIS, errata 01), the format of code scanning services:
@@ -57,7 +59,7 @@ std::string junit_report(const FilteredReport& filtered);
 // Beyond the schema it keeps GitHub's rules for ingestion: paths relative to the repository, and
 // its limits on results.
 //
-// One object and a line break. Never fails: bytes that are not UTF-8 become U+FFFD.
+// Returns one object and a line break. Never fails: bytes that are not UTF-8 become U+FFFD.
 std::string sarif_report(const FilteredReport& filtered, const Locator& locator = {});
 
 // The reports that a CI service reads from a job, for `lockstep verify --ci`.

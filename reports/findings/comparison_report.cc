@@ -152,15 +152,15 @@ std::string comparison_in(const std::string& kind, const verify::Comparison& com
   return comparison_text(comparison, 24, width);
 }
 
-Supplement reference_supplement(const std::string& none, const verify::Comparison& comparison) {
+Supplement reference_supplement(const std::string& why_none, const verify::Comparison& comparison) {
   Supplement out{
       .title = "Against one process with all batches", .text = {}, .key = "reference", .json = {}};
-  if (none.empty()) {
+  if (why_none.empty()) {
     out.text = comparison_text(comparison);
     out.json = comparison_json(comparison);
   } else {
-    out.text = fmt::format("{}\n", wrap(none, kReportColumns));
-    out.json = Json{{"none", none}}.dump();
+    out.text = fmt::format("{}\n", wrap(why_none, kReportColumns));
+    out.json = Json{{"none", why_none}}.dump();
   }
   return out;
 }
@@ -200,7 +200,7 @@ Cells cells_of(const ReferenceRow& row) {
 std::string reason(const ReferenceRow& row) {
   switch (verdict_of(row)) {
     case ReferenceVerdict::no_reference:
-      return row.none;
+      return row.why_none;
     case ReferenceVerdict::values_differ:
       return fmt::format(
           "{} {} first differs in step {}",
@@ -216,7 +216,7 @@ std::string reason(const ReferenceRow& row) {
 }  // namespace
 
 ReferenceVerdict verdict_of(const ReferenceRow& row) {
-  if (!row.none.empty()) return ReferenceVerdict::no_reference;
+  if (!row.why_none.empty()) return ReferenceVerdict::no_reference;
   if (!row.loss) return ReferenceVerdict::no_loss;
   if (!row.loss->agrees()) return ReferenceVerdict::loss_differs;
   return row.first_difference ? ReferenceVerdict::values_differ : ReferenceVerdict::agrees;

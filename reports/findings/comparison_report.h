@@ -13,8 +13,8 @@
 
 namespace lockstep::reports {
 
-// What diverged and where, then a line per step (at most `lines`, the first and the last ones); at
-// most `width` columns wide (from 60), of which a tensor's name takes what the numbers leave.
+// What diverged and where, then a line per step (at most `lines`: the first and the last ones). At
+// most `width` columns wide (from 60); names of tensors are shortened to fit.
 std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24,
                             std::size_t width = kReportColumns);
 
@@ -26,17 +26,17 @@ OutputForms comparison_forms();
 std::string comparison_in(const std::string& kind, const verify::Comparison& comparison,
                           std::size_t width = kReportColumns);
 
-// For the report of a job that was compared with its reference. `none`: why there is no reference.
-Supplement reference_supplement(const std::string& none, const verify::Comparison& comparison);
+// For the report of a job that was compared with its reference. `why_none`: why there is no
+// reference; empty: there is one.
+Supplement reference_supplement(const std::string& why_none, const verify::Comparison& comparison);
 
 // A table of jobs and their one-process references: `lockstep run --reference`.
 
 struct ReferenceRow {
   std::string scenario;
-  std::string none;  // why there is no reference; empty: there is one
+  std::string why_none;  // why there is no reference; empty: there is one
   std::optional<verify::FinalLoss> loss;
-  std::optional<verify::TensorDifference>
-      first_difference;  // the first tensor that differs, as in Comparison
+  std::optional<verify::TensorDifference> first_difference;  // as in Comparison
 };
 
 enum class ReferenceVerdict {

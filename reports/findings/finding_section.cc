@@ -50,7 +50,7 @@ std::string name_list(const std::vector<std::string>& names, std::size_t begin, 
 
 std::string what(const std::vector<std::string>& names) {
   if (names.empty()) return {};
-  // A fold around a single name would hide it for nothing.
+  // Not folded for a single name: the fold takes as much space.
   if (names.size() <= kNamesInSection + 1) return name_list(names, 0, names.size());
   std::string out;
   for (std::size_t i = 0; i < kNamesInSection; ++i) out += element("li", "", code(names[i]));
@@ -100,7 +100,7 @@ std::string evidence(const verify::Finding& finding) {
   Table table({{"ranks"}, {"id", Column::number}, {"seen"}, {"source", Column::code}});
   for (std::size_t i = 0; i < std::min(kEvidenceInSection, folded.size()); ++i) {
     const verify::Evidence& one = *folded[i].one;
-    // Ids are per rank: for several ranks there is none to show.
+    // Ids are per rank, so several ranks have none in common.
     const bool numbered = one.id && folded[i].ranks.size() == 1;
     table.add({rank_label(folded[i].ranks, 30), numbered ? fmt::format("{}", *one.id) : "",
                one.text, one.at});
@@ -112,8 +112,8 @@ std::string evidence(const verify::Finding& finding) {
   return details("Evidence", out);
 }
 
-// All frames of the calls in the evidence, where the traces recorded them. Ranks that came the same
-// way share a stack.
+// All frames of the calls in the evidence, if the traces recorded them. Ranks with equal frames
+// share a stack.
 std::string stacks(const verify::Finding& finding, const trace::Run& run) {
   std::map<std::vector<std::string>, std::set<trace::Rank>> ranks;
   std::vector<std::vector<std::string>> order;  // culprits' and nearest first, as the evidence is
@@ -157,7 +157,7 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
   if (!act.empty())
     act = fmt::format("<section class=\"do\"><h3>What to do</h3>{}</section>\n", act);
   std::string pictures;
-  // Notes are about traces, not about calls: nothing to draw.
+  // Most notes are about traces rather than calls, so there is nothing to draw.
   if (is_about_calls(finding)) {
     pictures +=
         section("The calls around it", lane_figure(finding, source.run, source.matched, id));

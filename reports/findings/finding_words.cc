@@ -19,30 +19,40 @@
 #include "trace/signature.h"
 
 namespace lockstep::reports {
+namespace {
+
+constexpr std::string_view kCut = "..";
+
+// A list that folds as a whole, shortened: "5,13,...,1021 (every 8th)" is "5,13,.. every 8th".
+// Empty for other lists.
+std::string shortened_folding(std::string_view list) {
+  const std::size_t every = list.find("(every ");
+  if (every == kNpos || !list.ends_with(')')) return {};
+  // Up to the end, or to the ranks that are left out: "every 8th but 501".
+  const std::size_t end = list.find_first_of(")b", every);
+  return fmt::format("{}{} {}", list.substr(0, list.find("...")), kCut,
+                     trimmed(list.substr(every + 1, end - every - 1)));
+}
+
+}  // namespace
+
 std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
   LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
-  constexpr std::string_view cut = "..";
   std::vector<std::int32_t> numbers;
   for (const trace::Rank rank : sorted) numbers.push_back(rank.value);
   const std::string list = folded_ranges(numbers);
   std::string label = fmt::format("{} {}", sorted.size() == 1 ? "rank" : "ranks", list);
   if (width == 0 || label.size() <= width) return label;
   label = fmt::format("{} ranks: ", grouped(sorted.size()));
-  if (label.size() + cut.size() + 1 > width) return shorten_middle(label, width);
-  // "127 ranks: 5,13,.. every 8th": of a list that folds as a whole, how it does.
-  const std::size_t every = list.find("(every ");
-  if (every != kNpos && list.ends_with(')')) {
-    const std::string_view rule =
-        std::string_view(list).substr(every + 1, list.find_first_of(")b", every) - every - 1);
-    const std::string folded =
-        fmt::format("{}{}{} {}", label, list.substr(0, list.find("...")), cut, trimmed(rule));
-    if (folded.size() <= width) return folded;
-  }
-  std::string_view shown = std::string_view(list).substr(0, width - label.size() - cut.size());
-  // Cut after a separator: half a number would name another rank.
+  if (label.size() + kCut.size() + 1 > width) return shorten_middle(label, width);
+  // "127 ranks: 5,13,.. every 8th".
+  const std::string folding = shortened_folding(list);
+  if (!folding.empty() && label.size() + folding.size() <= width) return label + folding;
+  std::string_view shown = std::string_view(list).substr(0, width - label.size() - kCut.size());
+  // Cut after a separator: half a number would be another rank.
   shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
   shown = shown.substr(0, shown.find("..."));
-  return label.append(shown).append(cut);
+  return label.append(shown).append(kCut);
 }
 
 std::string group_in_words(const verify::Finding& finding) {
@@ -57,7 +67,7 @@ std::uint64_t number_of(const verify::Finding& finding) {
 std::vector<std::string> also_in_words(const verify::Finding& finding) {
   std::vector<std::string> out;
   for (const verify::Elsewhere& other : finding.also) {
-    // Where nobody can be singled out, all that it concerns are named.
+    // If no culprit can be singled out, name all ranks that it concerns.
     const std::vector<trace::Rank>& who = other.culprits.empty() ? other.ranks : other.culprits;
     const std::string group =
         other.group_label.empty() ? fmt::format("group {}", other.group) : other.group_label;
@@ -99,7 +109,8 @@ const std::vector<trace::Rank>& named_ranks(const verify::Finding& finding) {
 }
 
 const verify::Finding* headline_of(const verify::Report& report) {
-  // Findings are sorted: what comes after an error without a headline explains less than it.
+  // Findings are sorted, worst first. If the first one has no headline, a later one's would explain
+  // less than its message.
   if (report.findings.empty()) return nullptr;
   const verify::Finding& first = report.findings.front();
   return first.headline.empty() ? nullptr : &first;
@@ -114,7 +125,7 @@ std::string where_in_words(const verify::Finding& finding) {
 }
 
 std::string who_in_words(const verify::Finding& finding) {
-  // So that a list of a thousand ranks that do not fold stays a line.
+  // Keeps a list of a thousand ranks that do not fold to one line.
   constexpr std::size_t kWidth = 60;
   if (finding.ranks.empty() && finding.culprits.empty()) return {};
   const std::vector<trace::Rank>& named = named_ranks(finding);
@@ -166,7 +177,7 @@ std::string verdict_in_words(const verify::Report& report) {
 
 std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& all) {
   std::vector<FoldedEvidence> out;
-  // By source line and text. Ids differ from rank to rank, and do not tell kinds of ranks apart.
+  // By source line and text, but not by id: ids differ between ranks that did the same.
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> locations;
   for (const verify::Evidence& evidence : all) {
     const auto [location, fresh] = locations.try_emplace({evidence.at, evidence.text}, out.size());
@@ -216,7 +227,7 @@ std::string common_folder(const std::vector<std::string>& locations, std::size_t
     if (!common) common = at;
     const auto differs = std::mismatch(common->begin(), common->end(), at.begin(), at.end());
     common->erase(differs.first, common->end());
-    common->erase(common->rfind('/') + 1);  // all of it where there is none
+    common->erase(common->rfind('/') + 1);  // without a "/": everything (npos + 1 is 0)
   }
   return common && common->starts_with('/') && common->size() >= worth_naming ? *common : "";
 }

@@ -45,14 +45,15 @@ std::vector<std::int64_t> steps_around(const trace::Run& run, std::optional<std:
   const auto position = static_cast<std::size_t>(
       step ? std::lower_bound(steps.begin(), steps.end(), *step) - steps.begin()
            : static_cast<std::ptrdiff_t>(steps.size()));
-  // The step in the middle where there is room on both sides, as many columns in any case.
+  // `step` is in the middle if there are enough steps on both sides. Always kSteps columns, if
+  // there are as many steps.
   const std::size_t last = std::min(steps.size(), position + kSteps / 2 + 1);
   const std::size_t first = last - std::min(last, kSteps);
   return {steps.begin() + static_cast<std::ptrdiff_t>(first),
           steps.begin() + static_cast<std::ptrdiff_t>(last)};
 }
 
-// By step: what the rank's batch contained; id 0: not recorded.
+// The modalities in a rank's batches, by step; id 0: not recorded.
 using Held = std::vector<trace::NameListId>;
 
 std::map<Held, std::vector<trace::Rank>> ranks_by_held(const trace::Run& run,
@@ -76,7 +77,7 @@ std::string batch_cell(const trace::Run& run, trace::NameListId held,
   if (held.value == 0) return "<span class=\"soft\">not recorded</span>";
   const std::vector<std::string> names = run.tables.names(held);
   std::string out;
-  // A modality that this batch lacks and another has is what ranks diverge by: it is shown, too.
+  // Also shows a modality that this batch lacks and another rank's has: that makes ranks diverge.
   for (const std::string& name : somebody_has) {
     const bool has = std::find(names.begin(), names.end(), name) != names.end();
     out += has ? element("span", "has", text(name))
@@ -85,7 +86,7 @@ std::string batch_cell(const trace::Run& run, trace::NameListId held,
   return out.empty() ? "<span class=\"soft\">nothing</span>" : out;
 }
 
-// Markup; empty if no rank recorded modalities. `step`: the one to show; empty: the last.
+// Returns markup; empty if no rank recorded modalities. `step`: to show; empty: the last.
 // O(modality events).
 std::string modality_table(const trace::Run& run, std::optional<std::int64_t> step) {
   const std::vector<std::int64_t> steps = steps_around(run, step);
@@ -131,14 +132,14 @@ using html::code;
 using html::element;
 using html::text;
 
-// Bounds that keep a page of a broken run of thousands of findings below a few hundred KB: whoever
-// needs the thirteenth finding in full has the JSON report.
-constexpr std::size_t kFull = 12;  // findings in full
-constexpr std::size_t kBriefly = 500;
-constexpr std::size_t kListedOnPage = 200;
+// Bounds that keep the page of a run with thousands of findings below a few hundred KB. The JSON
+// report has all findings in full.
+constexpr std::size_t kFull = 12;           // findings in full
+constexpr std::size_t kBriefly = 500;       // further findings, a row each
+constexpr std::size_t kListedOnPage = 200;  // items of other lists
 constexpr std::size_t kCharts = 6;
 
-// A date in markup is not broken at its hyphens: "2026-" at the end of a line is no year.
+// Keeps browsers from breaking lines at the hyphens of a date.
 std::string with_whole_dates(const std::string& markup) {
   static const std::regex kDate(R"(\b\d{4}-\d{2}-\d{2}\b)");
   return std::regex_replace(markup, kDate, "<span class=\"whole\">$&</span>");
@@ -155,8 +156,8 @@ class HtmlWriter {
         matched_(match_calls(run)),
         groups_(verify::group_streams(run)) {}
 
-  // What a reader needs first comes first: who and what to run next, who waits for whom, the calls
-  // around it; then every rank, and what is rarely looked at.
+  // In the order in which a reader needs them: who and what to run next, who waits for whom, the
+  // calls around it; then all ranks, and details.
   std::string str() {
     const std::size_t full = std::min(kFull, report_.findings.size());
     std::string sections;

@@ -56,24 +56,24 @@ std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
 // `lines` as one quoted string with centred lines; nothing in it is interpreted.
 std::string dot_string(std::string_view lines);
 
-// A report as one self-contained HTML page: no network, no script. First the verdict and its cause.
+// A report as one self-contained HTML page, which loads nothing. First the verdict and its cause.
 // Then each finding with a picture of the calls around it, who waits for whom, what the batches
 // contained, the recorded numbers, and what is not known.
 //
 // It is readable on a phone, in print, in light and dark mode, with a keyboard and with a screen
-// reader. The page's policy forbids to run or load anything (reports/html/page.h), and all text
-// from traces is escaped (reports/html/markup.h).
+// reader. The page's policy allows only its own style sheet and script (reports/html/page.h), and
+// all text from traces is escaped (reports/html/markup.h).
 //
-// The page. `run` is what the report judges; `semantics` as given to verify(). Its size depends on
+// `run` is what the report judges; `semantics` as given to verify(). Its size depends on
 // the number of findings and of *different* ranks. O(events) and a replay.
 std::string html_report(const FilteredReport& filtered, const trace::Run& run,
                         std::optional<verify::CallSemantics> semantics = std::nullopt);
 
 // A Report as JSON, for other programs: the report contract, version 1 (docs/verify.md).
 //
-// One object and a line break; keys in the order of the contract. Keys whose values are not known
-// (group, seq, step, an evidence's id and location) are absent. `consequences`, if there are any,
-// holds findings of the same form. Never fails: bytes that are not UTF-8 become U+FFFD.
+// Returns one object and a line break; keys are in the order of the contract. Keys whose values are
+// not known (group, seq, step, an evidence's id and location) are absent. `consequences`, if there
+// are any, holds findings of the same form. Never fails: bytes that are not UTF-8 become U+FFFD.
 std::string json_report(const verify::Report& report);
 
 // The same, with what the filter did, in keys that are absent if empty: `suppressed` (findings that
@@ -81,7 +81,7 @@ std::string json_report(const verify::Report& report);
 // and `notes`.
 //
 // With `run`, the run that the report judges, evidence describes its call: `group`, the group's own
-// name; `in` and `out`, the tensors' shapes; `stack`, all frames, innermost first; each where it
+// name; `in` and `out`, the tensors' shapes; `stack`, all frames, innermost first. Each only if it
 // was recorded.
 std::string json_report(const FilteredReport& filtered, const trace::Run* run = nullptr);
 
@@ -93,8 +93,8 @@ std::string json_report(const FilteredReport& filtered, const trace::Run* run = 
 // in them cannot become markup, HTML, links or mentions.
 std::string markdown_report(const FilteredReport& filtered, const trace::Run& run);
 
-// `text` for inline Markdown, including table cells: a character that has a meaning where it
-// stands, in Markdown or HTML, becomes a character reference. One line; safe to print.
+// `text` for inline Markdown, including table cells: a character that has a meaning there, in
+// Markdown or HTML, becomes a character reference. One line; safe to print.
 std::string markdown_text(std::string_view text);
 
 // The same in a fixed-width font.

@@ -55,10 +55,10 @@ class TextReportWriter {
     std::size_t shown = 0;
     std::size_t left_out = 0;
     for (const verify::Finding& finding : report_.findings) {
+      // Notes are short and always shown. Of the other findings, which are sorted, worst first, the
+      // first ones are shown in full.
       if (!is_about_calls(finding)) {
         note(finding);
-        // Notes are short and always shown. Findings are sorted, worst first: the first ones are
-        // shown in full.
       } else if (shown < options_.max_findings) {
         ++shown;
         full(finding);
@@ -76,7 +76,7 @@ class TextReportWriter {
   }
 
  private:
-  // Who stopped, where, and what to run next: above everything else.
+  // Who stopped, where, and what to run next. Comes first in the report.
   void headline() {
     const verify::Finding* const first = headline_of(report_);
     if (first == nullptr) return;
@@ -105,7 +105,7 @@ class TextReportWriter {
         line = fmt::format("INCONCLUSIVE: no error seen in {}, but not all is known", size);
         break;
     }
-    // Colours take no columns: the first word gets its own after the line was wrapped.
+    // The first word is coloured after wrapping, because colours take no columns.
     line = wrap(line, options_.width, kIndent);
     out_.append(painted).append(line.substr(line.find(':'))).append("\n");
     if (!report_.ranks_missing.empty())
@@ -136,7 +136,7 @@ class TextReportWriter {
 
   void full(const verify::Finding& finding) {
     out_ += fmt::format("\n{}\n", title(finding));
-    // The headline stands above the report: nobody wants to read it twice.
+    // The headline was printed at the top: do not repeat it.
     const bool said = &finding == headline_of(report_) && finding.message == finding.headline;
     if (!said) paragraph(finding.message);
     if (const std::string picture =
@@ -157,12 +157,12 @@ class TextReportWriter {
     out_ += fmt::format("\n{}\n", title(finding));
     paragraph(finding.message);
     waiting(finding);
-    // Which files, and where in them: who has to copy one again must know.
+    // A user who must copy a file again needs to know which, and where it is damaged.
     if (finding.rule == verify::RuleId::damaged_trace) evidence(finding);
     keyed("do", printable(finding.fix));
   }
 
-  // Without the folder of the source files, which is named once.
+  // Removes the folder of the source files, which the report names once.
   std::string without_folder(std::string text) const {
     if (folder_.empty()) return text;
     for (std::size_t at = 0; (at = text.find(folder_, at)) != kNpos;)
@@ -202,7 +202,7 @@ class TextReportWriter {
     std::vector<trace::Rank> others;
     std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
                         finding.culprits.end(), std::back_inserter(others));
-    // Half of the line for the culprits, half for the others: either may be thousands.
+    // Half of the line for the culprits, half for the others: both may be thousands of ranks.
     std::string text;
     if (!finding.culprits.empty()) text = rank_label(finding.culprits, width / 2);
     if (finding.culprits.empty() && !finding.ranks.empty())
@@ -258,7 +258,7 @@ class TextReportWriter {
   void evidence(const verify::Finding& finding) {
     const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
     for (std::size_t i = 0; i < folded.size(); ++i) {
-      // "and 1 more" would take the line that the evidence itself needs.
+      // One entry more is shown instead of "and 1 more", which takes as much space.
       if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1 && !options_.stacks) {
         keyed("", fmt::format("and {} more like these", folded.size() - i));
         break;
@@ -266,7 +266,7 @@ class TextReportWriter {
       const verify::Evidence& one = *folded[i].one;
       std::string text = rank_label(folded[i].ranks, 30);
       if (!one.at.empty()) text += fmt::format(" at {}", printable(one.at));
-      // Ids are per rank: for several ranks there is none to show.
+      // Ids are per rank, so several ranks have none in common.
       if (one.id && folded[i].ranks.size() == 1) text += fmt::format(" (id {})", *one.id);
       keyed(i == 0 ? "seen" : "", says_who_and_where(one)
                                       ? printable(one.text)

@@ -37,13 +37,13 @@ double needed(const sim::MemoryTimeline& timeline, const sim::Machine& machine) 
   return sim::device_bytes(timeline.peak_use(), machine);
 }
 
-// Classes with equal peaks share a line, even if the peaks are at different times.
+// A kind of ranks: classes with equal peaks share a line, even if the peaks are at different times.
 struct Kind {
-  std::size_t shown = 0;  // the first of the classes
+  std::size_t shown = 0;  // the class that is shown for all of them: the first
   std::vector<trace::Rank> ranks;
 };
 
-// Kinds of ranks, those that need most first.
+// The kinds, those that need most first.
 std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
   std::vector<Kind> out;
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
@@ -52,12 +52,13 @@ std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
       const sim::MemoryTimeline& shown = memory.classes[known.shown];
       return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
     });
-    // Quadratic in the kinds. There are as many kinds as roles in the job: stages times a few.
+    // Quadratic in the kinds, which are few: a job has as many as it has roles (stages times a
+    // few).
     if (kind == out.end()) kind = out.insert(kind, {c, {}});
     for (const std::int32_t rank : timeline.ranks) kind->ranks.emplace_back(rank);
   }
   for (Kind& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
-  // Stable: of kinds that need as much, the one with the lowest rank leads, in every run.
+  // Stable, so that of kinds that need equally much the one with the lowest rank comes first.
   std::stable_sort(out.begin(), out.end(), [&](const Kind& a, const Kind& b) {
     return memory.classes[a.shown].peak_use().total() > memory.classes[b.shown].peak_use().total();
   });
@@ -73,7 +74,7 @@ std::vector<std::size_t> by_bytes(const trace::MemoryUse& use) {
   return out;
 }
 
-// "activations are 61 %".
+// What takes most: "activations are 61 %".
 std::string largest_share(const trace::MemoryUse& use) {
   const std::vector<std::size_t> categories = by_bytes(use);
   // A rank that holds nothing still needs what the machine file reserves.
@@ -85,6 +86,7 @@ std::string largest_share(const trace::MemoryUse& use) {
   return fmt::format("{} {} {}", name, name.ends_with('s') ? "are" : "is", percent(share));
 }
 
+// A line for each category of the peak.
 std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine& machine,
                         std::size_t width) {
   const trace::MemoryUse& use = timeline.peak_use();
@@ -100,17 +102,18 @@ std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine&
   return table.text(width, 4);
 }
 
+// The line that says that the ranks do not fit; empty if they do.
 std::string misfit(const sim::MemoryForecast& memory, const Kind& kind, const sim::Machine& machine,
                    std::size_t width) {
   const sim::MemoryTimeline& timeline = memory.classes[kind.shown];
   if (sim::fits(timeline, machine)) return {};
-  const auto there = static_cast<double>(machine.per_device->value);
+  const auto available = static_cast<double>(machine.per_device->value);
   const double need = needed(timeline, machine);
   return fmt::format(
       "  {}\n",
       wrap(fmt::format("does not fit: {} {} {} of {}, {} too much; {}", rank_label(kind.ranks, 40),
                        kind.ranks.size() == 1 ? "needs" : "need", bytes_text(need),
-                       bytes_text(there), bytes_text(need - there),
+                       bytes_text(available), bytes_text(need - available),
                        largest_share(timeline.peak_use())),
            width - 2, 4));
 }
@@ -161,6 +164,76 @@ nlohmann::ordered_json timeline_json(const std::vector<sim::MemorySegment>& segm
           segment.memory.end.bytes[c]);
   }
   return out;
+}
+
+std::vector<html::Series> categories() {
+  // By category. Looks of neighbours in the stack contrast.
+  constexpr std::array<std::size_t, trace::kMemoryCategories> kLooks = {0, 3, 5, 1, 4, 2, 6, 7};
+  std::vector<html::Series> out;
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) out.push_back({name_of(c), kLooks[c]});
+  return out;
+}
+
+std::vector<double> use_by_category(const trace::MemoryUse& use) {
+  return {use.bytes.begin(), use.bytes.end()};
+}
+
+std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
+  std::vector<html::AreaPoint> points;
+  for (const sim::MemorySegment& segment : timeline.segments) {
+    // A segment is drawn at its peak, because it is not known when within the segment the peak is.
+    // After it, until the next segment, the rank holds what the segment left.
+    points.push_back({segment.begin.seconds(), use_by_category(segment.memory.peak)});
+    points.push_back({segment.end.seconds(), use_by_category(segment.memory.end)});
+  }
+  const std::string who = ranges(timeline.ranks);
+  const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
+  const auto peak = static_cast<double>(timeline.peak_use().total());
+  // A limit far above the peak would flatten the areas.
+  return html::element("h3", "", html::text(named_ranks(who))) +
+         html::stacked_areas(
+             fmt::format("memory of {} over time, by what it is for", named_ranks(who)),
+             categories(), points, timeline.segments.back().end.seconds(),
+             limit <= 4 * peak ? limit : 0, [](double bytes) { return bytes_text(bytes); },
+             [](double seconds) { return duration_text(seconds); });
+}
+
+std::string peaks_table(const std::vector<const sim::MemoryTimeline*>& timelines) {
+  std::vector<std::string> figures = {"all"};
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) figures.push_back(name_of(c));
+  Table table(columns({"at the peak of ranks"}, figures));
+  for (const sim::MemoryTimeline* timeline : timelines) {
+    const trace::MemoryUse& use = timeline->peak_use();
+    std::vector<std::string> cells = {shorten_end(ranges(timeline->ranks), 40),
+                                      bytes_text(use.total())};
+    for (const std::int64_t bytes : use.bytes) cells.push_back(bytes_text(bytes));
+    table.add(std::move(cells));
+  }
+  return table.html("peaks");
+}
+
+trace::Nanos nanos(Picos time) { return time.value / 1000; }
+
+std::vector<std::size_t> held_categories(const sim::MemoryTimeline& timeline) {
+  std::vector<std::size_t> out;
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) {
+    const bool held = std::any_of(
+        timeline.segments.begin(), timeline.segments.end(), [&](const sim::MemorySegment& segment) {
+          return segment.memory.peak.bytes[c] > 0 || segment.memory.end.bytes[c] > 0;
+        });
+    if (held) out.push_back(c);
+  }
+  return out;
+}
+
+// Calls `add` with each time at which the rank's memory changes. Within a segment it is shown at
+// its peak.
+template <class Add>
+void for_each_change(const sim::MemoryTimeline& timeline, Add add) {
+  for (const sim::MemorySegment& segment : timeline.segments) {
+    add(nanos(segment.begin), segment.memory.peak);
+    add(nanos(segment.end), segment.memory.end);
+  }
 }
 
 }  // namespace
@@ -223,71 +296,21 @@ std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machin
 
 std::string memory_assumption(const sim::Machine& machine) {
   std::string out =
-      "a rank's storages at their peak, by the sizes that it requested while it was derived; "
-      "scratch memory of kernels is what the CPU's kernels use, and little of it is seen where "
-      "tensors have no values";
+      "the peak of a rank's tensor storages, with the sizes that it requested while it was "
+      "derived; "
+      "scratch memory is that of the CPU's kernels, and mostly missing where tensors have no "
+      "values";
   std::vector<std::string> given;
   if (machine.fragmentation > 1)
-    given.push_back(fmt::format("the allocator to take {} times what it gives out",
+    given.push_back(fmt::format("an allocator that takes {} times what is requested",
                                 number_text(machine.fragmentation)));
   if (machine.reserved.value > 0)
     given.push_back(
-        fmt::format("{} to be the framework's and the transport's", bytes_text(machine.reserved)));
+        fmt::format("{} for the framework and the transport", bytes_text(machine.reserved)));
   if (given.empty())
-    return fmt::format(
-        "{}; what the allocator, the framework and the transport take on top is left out", out);
-  return fmt::format("{}; the machine file gives {}", out, join_and(given));
+    return fmt::format("{}; the overhead of allocator, framework and transport is left out", out);
+  return fmt::format("{}; the machine file adds {}", out, join_and(given));
 }
-
-namespace {
-
-std::vector<html::Series> categories() {
-  // By category: neighbours in the stack have looks that contrast.
-  constexpr std::array<std::size_t, trace::kMemoryCategories> kLooks = {0, 3, 5, 1, 4, 2, 6, 7};
-  std::vector<html::Series> out;
-  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) out.push_back({name_of(c), kLooks[c]});
-  return out;
-}
-
-std::vector<double> use_by_category(const trace::MemoryUse& use) {
-  return {use.bytes.begin(), use.bytes.end()};
-}
-
-std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
-  std::vector<html::AreaPoint> points;
-  for (const sim::MemorySegment& segment : timeline.segments) {
-    // A segment is drawn as high as it gets, since when in it that happens is not known; from its
-    // end on until the next one the rank holds what it ended with.
-    points.push_back({segment.begin.seconds(), use_by_category(segment.memory.peak)});
-    points.push_back({segment.end.seconds(), use_by_category(segment.memory.end)});
-  }
-  const std::string who = ranges(timeline.ranks);
-  const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
-  const auto peak = static_cast<double>(timeline.peak_use().total());
-  // A limit far above the peak would flatten the areas.
-  return html::element("h3", "", html::text(named_ranks(who))) +
-         html::stacked_areas(
-             fmt::format("memory of {} over time, by what it is for", named_ranks(who)),
-             categories(), points, timeline.segments.back().end.seconds(),
-             limit <= 4 * peak ? limit : 0, [](double bytes) { return bytes_text(bytes); },
-             [](double seconds) { return duration_text(seconds); });
-}
-
-std::string peaks_table(const std::vector<const sim::MemoryTimeline*>& timelines) {
-  std::vector<std::string> figures = {"all"};
-  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) figures.push_back(name_of(c));
-  Table table(columns({"at the peak of ranks"}, figures));
-  for (const sim::MemoryTimeline* timeline : timelines) {
-    const trace::MemoryUse& use = timeline->peak_use();
-    std::vector<std::string> cells = {shorten_end(ranges(timeline->ranks), 40),
-                                      bytes_text(use.total())};
-    for (const std::int64_t bytes : use.bytes) cells.push_back(bytes_text(bytes));
-    table.add(std::move(cells));
-  }
-  return table.html("peaks");
-}
-
-}  // namespace
 
 std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
                           const sim::Machine& machine) {
@@ -308,34 +331,6 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
   return out;
 }
 
-namespace {
-
-trace::Nanos nanos(Picos time) { return time.value / 1000; }
-
-std::vector<std::size_t> held_categories(const sim::MemoryTimeline& timeline) {
-  std::vector<std::size_t> out;
-  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) {
-    const bool held = std::any_of(
-        timeline.segments.begin(), timeline.segments.end(), [&](const sim::MemorySegment& segment) {
-          return segment.memory.peak.bytes[c] > 0 || segment.memory.end.bytes[c] > 0;
-        });
-    if (held) out.push_back(c);
-  }
-  return out;
-}
-
-// Calls `add` with each time at which the rank's memory changes. Within a segment it is shown at
-// its peak.
-template <class Add>
-void for_each_change(const sim::MemoryTimeline& timeline, Add add) {
-  for (const sim::MemorySegment& segment : timeline.segments) {
-    add(nanos(segment.begin), segment.memory.peak);
-    add(nanos(segment.end), segment.memory.end);
-  }
-}
-
-}  // namespace
-
 std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) {
   constexpr std::size_t kNamed = 40;  // columns of the list of ranks
   std::vector<TimelineCounter> out;
@@ -343,8 +338,7 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
     const auto rank = static_cast<std::size_t>(timeline.ranks.front());
     const std::string name =
         fmt::format("memory (bytes), {}", named_ranks(shorten_end(ranges(timeline.ranks), kNamed)));
-    // Two counters: trace viewers stack the series of one, and its total is hard to read off a
-    // stack.
+    // Two counters, because trace viewers stack the series of one, where a total is hard to read.
     TimelineCounter all{rank, fmt::format("{}, in all:", name), {"total"}, {}};
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);

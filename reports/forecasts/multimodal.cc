@@ -111,7 +111,7 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)},
       {"lost", fmt::format("{} of the GPUs' time", percent(f.lost.total()))}};
-  // Less than that is nothing to act on.
+  // Smaller shares are not worth a line.
   if (f.padding > 0.0005)
     out.push_back({"padding", fmt::format("{} of the LLM's tokens", percent(f.padding))});
   if (f.cut > 0.0005)
@@ -175,8 +175,7 @@ Table alternatives_table(const MultimodalResult& result, bool with_notes) {
                  with_notes ? fmt::format("refused: {}", row.refused) : "-"});
       continue;
     }
-    // The text has a mark of one column and explains it below the table; the page has room for the
-    // sentence.
+    // The text has room for a mark, explained below the table; the page has room for the sentence.
     const std::string note = !with_notes                ? (row.fits ? "" : "!")
                              : row.hang_probability > 0 ? fmt::format("hangs in {} of the steps",
                                                                       percent(row.hang_probability))
@@ -197,7 +196,7 @@ std::string alternatives_text(const MultimodalResult& result, std::size_t width)
     out += fmt::format(
         "  {}\n", wrap(fmt::format("{}: {}", printable(change), printable(what)), width - 2, 4));
   };
-  // Why a change is refused or hangs does not fit into a column.
+  // The reason why a change is refused or hangs does not fit into a column.
   for (const sim::Alternative& row : result.alternatives) {
     if (!row.refused.empty()) line(row.change, row.refused);
     if (row.hang_probability > 0)
@@ -275,7 +274,7 @@ Json alternative_json(const sim::Alternative& row) {
           {"hang_probability", row.hang_probability}};
 }
 
-// Of a forecast whose ranks can diverge.
+// `result`: of a forecast whose ranks can diverge.
 Json hang_json(const MultimodalResult& result) {
   const MultimodalForecast& f = result.forecast;
   const auto& divergence = *f.divergence;
@@ -292,6 +291,48 @@ Json hang_json(const MultimodalResult& result) {
   return out;
 }
 
+std::string memory_chart(const MultimodalForecast& f) {
+  const std::vector<html::Series> series = {{"parameters", 0}, {"gradients", 1},   {"optimizer", 2},
+                                            {"gathered", 3},   {"activations", 4}, {"computed", 5},
+                                            {"reserved", 6}};
+  std::vector<html::StackedBar> bars;
+  Table table(columns({"place", "tower"},
+                      {"parameters", "gradients", "optimizer", "gathered", "activations"}));
+  for (const sim::PlaceMemory& place : f.memory) {
+    std::vector<double> parts(series.size(), 0);
+    for (const sim::TowerMemory& tower : place.towers) {
+      const std::array<double, 5> bytes = {tower.parameters, tower.gradients, tower.optimizer,
+                                           tower.gathered, tower.activations};
+      std::vector<std::string> cells = {place.name, tower.tower};
+      for (std::size_t i = 0; i < bytes.size(); ++i) {
+        parts[i] += bytes[i];
+        cells.push_back(bytes_text(bytes[i]));
+      }
+      table.add(std::move(cells));
+    }
+    parts[5] = place.working;
+    parts[6] = place.reserved;
+    // The table below has every place. More bars than fit on a screen cannot be compared.
+    if (bars.size() < 32) bars.push_back({printable(place.name), parts});
+  }
+  return html::stacked_bars("memory of a GPU of each place", series, bars, f.memory_bytes()) +
+         table.html("memory by tower");
+}
+
+std::string hang_html(const MultimodalResult& result) {
+  const MultimodalForecast& f = result.forecast;
+  if (!f.divergence) return {};
+  std::string out = html::element("p", "", html::sentence(hang_sentence(f)));
+  for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
+    out += html::element("p", "",
+                         html::text(fmt::format("{}: {}", remedy.what, remedy_result(remedy))));
+  if (result.hang)
+    out += html::element(
+        "pre", "",
+        html::text(text_report(result.hang->report, result.hang->run, {.color = false})));
+  return out;
+}
+
 }  // namespace
 
 Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
@@ -304,7 +345,7 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
   if (!run) return run.error();
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return program.error();
-  // Only the order of calls decides whether a step hangs: they all take no time.
+  // Only the order of calls decides whether a step hangs, so calls take no time here.
   const auto nothing = [](std::uint32_t, const sim::ProgramCall&) -> Result<sim::CallCost> {
     return sim::CallCost{};
   };
@@ -410,57 +451,11 @@ std::string multimodal_csv(const MultimodalResult& result) {
   for (const sim::PlaceMemory& place : f.memory)
     line(fmt::format("memory.{}", place.name), place.total(), "B");
   for (const sim::Alternative& row : result.alternatives)
-    // A refused change has no figures: a spreadsheet would take a 0 for the best.
+    // A refused change has no figures: in a spreadsheet, 0 would look like the best one.
     if (row.refused.empty()) line(fmt::format("alternative.{}", row.change), row.seconds, "s");
   if (f.divergence) line("hang_probability", f.divergence->probability, "1");
   return out.csv();
 }
-
-namespace {
-
-std::string memory_chart(const MultimodalForecast& f) {
-  const std::vector<html::Series> series = {{"parameters", 0}, {"gradients", 1},   {"optimizer", 2},
-                                            {"gathered", 3},   {"activations", 4}, {"computed", 5},
-                                            {"reserved", 6}};
-  std::vector<html::StackedBar> bars;
-  Table table(columns({"place", "tower"},
-                      {"parameters", "gradients", "optimizer", "gathered", "activations"}));
-  for (const sim::PlaceMemory& place : f.memory) {
-    std::vector<double> parts(series.size(), 0);
-    for (const sim::TowerMemory& tower : place.towers) {
-      const std::array<double, 5> bytes = {tower.parameters, tower.gradients, tower.optimizer,
-                                           tower.gathered, tower.activations};
-      std::vector<std::string> cells = {place.name, tower.tower};
-      for (std::size_t i = 0; i < bytes.size(); ++i) {
-        parts[i] += bytes[i];
-        cells.push_back(bytes_text(bytes[i]));
-      }
-      table.add(std::move(cells));
-    }
-    parts[5] = place.working;
-    parts[6] = place.reserved;
-    // The table below has every place; bars beyond a screen compare nothing.
-    if (bars.size() < 32) bars.push_back({printable(place.name), parts});
-  }
-  return html::stacked_bars("memory of a GPU of each place", series, bars, f.memory_bytes()) +
-         table.html("memory by tower");
-}
-
-std::string hang_html(const MultimodalResult& result) {
-  const MultimodalForecast& f = result.forecast;
-  if (!f.divergence) return {};
-  std::string out = html::element("p", "", html::sentence(hang_sentence(f)));
-  for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
-    out += html::element("p", "",
-                         html::text(fmt::format("{}: {}", remedy.what, remedy_result(remedy))));
-  if (result.hang)
-    out += html::element(
-        "pre", "",
-        html::text(text_report(result.hang->report, result.hang->run, {.color = false})));
-  return out;
-}
-
-}  // namespace
 
 std::string multimodal_html(const MultimodalResult& result) {
   const MultimodalForecast& f = result.forecast;

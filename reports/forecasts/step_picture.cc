@@ -22,9 +22,10 @@ using sim::StepInterval;
 using sim::StepPicture;
 using StepKind = sim::StepWork::Kind;
 
-constexpr std::size_t kPictureNames = 24;  // columns of the stages' names
+constexpr std::size_t kPictureNames = 24;  // columns for the stages' names
 
-// How kinds of work are drawn: those of one series look alike. `letter`: in text; ' ': it waits.
+// How a kind of work is drawn. `series`: its colour on the page. `letter`: in text; ' ' is drawn as
+// waiting.
 struct Look {
   std::string_view label;
   std::size_t series;
@@ -58,7 +59,7 @@ Look look_of(StepKind kind) {
   return {};
 }
 
-// By index; the last only where something encodes.
+// Labels and looks by series index. The last one only if some stage encodes.
 std::vector<html::Series> step_series(bool encodes) {
   std::vector<html::Series> out = {{"forward", 0},
                                    {"backward", 3},
@@ -71,42 +72,43 @@ std::vector<html::Series> step_series(bool encodes) {
   return out;
 }
 
-bool does(const StepPicture& picture, StepKind kind) {
+bool has_work_of(const StepPicture& picture, StepKind kind) {
   for (const StepPicture::Stage& stage : picture.stages)
-    for (const StepInterval& one : stage.host)
-      if (one.work.kind == kind) return true;
+    for (const StepInterval& interval : stage.host)
+      if (interval.work.kind == kind) return true;
   return false;
 }
 
-// How much of the step is drawn in `columns`: from its beginning, as long as a column is at most
-// half of a forward task, so that tasks can be told apart; at least a tenth.
+// The part of the step that is drawn in `columns`, in seconds from its beginning. At most so long
+// that a column is half of a forward task, so that tasks can be distinguished; at least a tenth of
+// the step.
 double drawn_window(const StepPicture& picture, std::size_t columns) {
   double sum = 0, count = 0;
   for (const StepPicture::Stage& stage : picture.stages)
-    for (const StepInterval& one : stage.host) {
-      if (one.work.kind != StepKind::forward) continue;
-      sum += (one.end - one.begin).seconds();
+    for (const StepInterval& interval : stage.host) {
+      if (interval.work.kind != StepKind::forward) continue;
+      sum += (interval.end - interval.begin).seconds();
       ++count;
     }
   const double all = picture.tasks_end().seconds();
-  // A job whose LLM never runs forward in what is drawn: there is nothing to tell apart.
+  // Without forward tasks there is nothing to distinguish.
   if (count == 0) return all;
   const double fits = static_cast<double>(columns) * sum / count / 2;
   return std::min(all, std::max(fits, all / 10));
 }
 
-// What takes most of each column; '.': the stage waits, most of it.
+// For each column the letter of the work that takes most of it; '.' if the stage mostly waits.
 std::string picture_row(const std::vector<StepInterval>& host, std::size_t columns, double width) {
   constexpr std::string_view kLetters = "Efb";
   std::vector<std::array<double, kLetters.size()>> shares(columns, {0, 0, 0});
-  for (const StepInterval& one : host) {
-    const std::size_t letter = kLetters.find(look_of(one.work.kind).letter);
+  for (const StepInterval& interval : host) {
+    const std::size_t letter = kLetters.find(look_of(interval.work.kind).letter);
     if (letter == std::string_view::npos) continue;
-    const auto from = static_cast<std::size_t>(one.begin.seconds() / width);
-    for (std::size_t c = from; c < columns && static_cast<double>(c) * width < one.end.seconds();
-         ++c) {
-      const double begin = std::max(one.begin.seconds(), static_cast<double>(c) * width);
-      const double end = std::min(one.end.seconds(), static_cast<double>(c + 1) * width);
+    const auto from = static_cast<std::size_t>(interval.begin.seconds() / width);
+    for (std::size_t c = from;
+         c < columns && static_cast<double>(c) * width < interval.end.seconds(); ++c) {
+      const double begin = std::max(interval.begin.seconds(), static_cast<double>(c) * width);
+      const double end = std::min(interval.end.seconds(), static_cast<double>(c + 1) * width);
       shares[c][letter] += std::max(0.0, end - begin);
     }
   }
@@ -156,9 +158,9 @@ std::string step_picture_text(const StepPicture& picture, const std::string& wha
 }
 
 std::string step_card(const StepPicture& picture, const std::string& what) {
-  // A lane is some 30 pixels high: 64 are two screens.
+  // A lane is about 30 pixels high, so 64 fill two screens.
   constexpr std::size_t kMostLanes = 64;
-  const bool encodes = does(picture, StepKind::encode);
+  const bool encodes = has_work_of(picture, StepKind::encode);
   std::vector<html::GanttLane> lanes;
   std::vector<std::string> names = {"forward", "backward", "waits for stages",
                                     "for data-parallel calls"};
@@ -168,13 +170,13 @@ std::string step_card(const StepPicture& picture, const std::string& what) {
     const StepPicture::Stage& stage = picture.stages[s];
     html::GanttLane lane{printable(stage.name), {}, {}};
     std::array<double, kEncodes + 1> sums{};
-    for (const StepInterval& one : stage.host) {
-      const std::size_t series = look_of(one.work.kind).series;
-      lane.boxes.push_back({one.begin.seconds(), one.end.seconds(), series});
-      sums[series] += (one.end - one.begin).seconds();
+    for (const StepInterval& interval : stage.host) {
+      const std::size_t series = look_of(interval.work.kind).series;
+      lane.boxes.push_back({interval.begin.seconds(), interval.end.seconds(), series});
+      sums[series] += (interval.end - interval.begin).seconds();
     }
-    for (const StepInterval& one : stage.calls)
-      lane.below.push_back({one.begin.seconds(), one.end.seconds(), kCalls});
+    for (const StepInterval& interval : stage.calls)
+      lane.below.push_back({interval.begin.seconds(), interval.end.seconds(), kCalls});
     lanes.push_back(std::move(lane));
     std::vector<std::string> cells = {printable(stage.name)};
     if (encodes) cells.push_back(duration_text(sums[kEncodes]));

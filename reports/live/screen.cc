@@ -28,14 +28,14 @@ constexpr std::size_t kBehindWidth = 9;
 constexpr std::size_t kWaitingWidth = 12;  // "59 min 59 s"
 constexpr std::size_t kFindingsShown = 3;
 
-// Ranks in the same situation.
+// Ranks in the same state share a row.
 struct RanksRow {
   std::vector<trace::Rank> ranks;
-  const WatchedRank* one = nullptr;  // the latest of them
+  const WatchedRank* latest = nullptr;  // the one that is furthest behind
   bool waited_for = false;
 };
 
-std::int64_t slowest_step(const RanksRow& row) { return row.one->steps; }
+std::int64_t slowest_step(const RanksRow& row) { return row.latest->steps; }
 
 void sort_rows(std::vector<RanksRow>& rows, WatchView::Sort sort) {
   const auto by = [&](auto key) {
@@ -45,16 +45,16 @@ void sort_rows(std::vector<RanksRow>& rows, WatchView::Sort sort) {
   };
   switch (sort) {
     case WatchView::Sort::attention:
-      // A short screen cuts from the end.
+      // A short screen cuts off the end, so what needs attention comes first.
       by([](const RanksRow& row) {
-        return std::pair(!row.waited_for, row.one->doing == Doing::ended);
+        return std::pair(!row.waited_for, row.latest->doing == Doing::ended);
       });
       break;
     case WatchView::Sort::rank:
       by([](const RanksRow&) { return 0; });
       break;
     case WatchView::Sort::behind:
-      by([](const RanksRow& row) { return -row.one->behind; });
+      by([](const RanksRow& row) { return -row.latest->behind; });
       break;
     case WatchView::Sort::step:
       by(slowest_step);
@@ -76,10 +76,10 @@ std::vector<RanksRow> rows_of(const WatchState& state, WatchView::Sort order) {
                    [&](auto* a, auto* b) { return key(*a) < key(*b); });
   std::vector<RanksRow> rows;
   for (const WatchedRank* r : sorted) {
-    if (rows.empty() || key(*rows.back().one) != key(*r)) rows.emplace_back().one = r;
+    if (rows.empty() || key(*rows.back().latest) != key(*r)) rows.emplace_back().latest = r;
     RanksRow& row = rows.back();
     row.ranks.push_back(r->rank);
-    if (r->behind > row.one->behind) row.one = r;
+    if (r->behind > row.latest->behind) row.latest = r;
     row.waited_for |= std::binary_search(waited_for.begin(), waited_for.end(), r->rank);
   }
   sort_rows(rows, order);
@@ -116,7 +116,7 @@ std::string painted(const Paint& paint, Doing doing, const std::string& text) {
   return text;
 }
 
-// The selected row: inverse on a terminal, marked where there are no colours.
+// The selected row: inverse if there are colours.
 std::string inverted(const Paint& paint, const std::string& line) {
   return paint.on ? fmt::format("\x1b[7m{}\x1b[0m", line) : line;
 }
@@ -136,7 +136,7 @@ struct Widths {
   std::size_t ranks, call, waits_for, waiting;
 
   explicit Widths(std::size_t width) {
-    // How long a row has waited is shown where there is room.
+    // The column with the time that a row has waited needs a wide screen.
     constexpr std::size_t kWithTimes = 96;
     waiting = width >= kWithTimes ? kWaitingWidth : 0;
     const std::size_t left = width - kStepWidth - kDoingWidth - kBehindWidth - waiting;
@@ -147,7 +147,7 @@ struct Widths {
 };
 
 std::string row_line(const RanksRow& row, const Widths& widths, const Paint& paint) {
-  const WatchedRank& r = *row.one;
+  const WatchedRank& r = *row.latest;
   std::string call = r.call;
   // Group and sequence number are appended if there is room.
   const std::string suffix = fmt::format(" {} {}", r.group, r.seq);
@@ -222,7 +222,7 @@ std::vector<std::string> findings(const WatchState& state, std::size_t width, co
   return out;
 }
 
-// The latest rank with its call: the table has room for the time only.
+// The rank that is furthest behind, with its call, for which the table has no room.
 std::vector<std::string> latest(const WatchState& state, std::size_t width) {
   const auto late = std::max_element(
       state.ranks.begin(), state.ranks.end(),
@@ -298,6 +298,33 @@ std::string key_line(const WatchView& view, std::size_t width, const Paint& pain
   return paint.dim(shorten_end(keys, width));
 }
 
+// `lines` in at most `height` lines (0: no bound), and the line of keys at the bottom.
+std::string with_keys(std::vector<std::string> lines, const ScreenSize& size, const WatchView& view,
+                      std::size_t width, const Paint& paint) {
+  if (view.interactive && size.height > 0) {
+    lines.resize(std::max<std::size_t>(size.height, 4) - 1);
+    lines.push_back(key_line(view, width, paint));
+  } else if (size.height > 0) {
+    lines.resize(std::min(lines.size(), std::max<std::size_t>(size.height, 4)));
+  }
+  std::string out;
+  for (const std::string& line : lines) out += line + "\n";
+  return out;
+}
+
+bool is_over(Doing doing) {
+  return doing == Doing::ended || doing == Doing::raised || doing == Doing::hung ||
+         doing == Doing::killed;
+}
+
+// Ranks to which the same happened share a line.
+using RanksByState = std::map<std::string, std::vector<trace::Rank>>;
+
+void add_lines(const RanksByState& what, std::vector<std::string>& lines) {
+  for (const auto& [event, ranks] : what)
+    lines.push_back(fmt::format("{} {}", rank_label(ranks, 40), event));
+}
+
 }  // namespace
 
 std::string_view to_string(WatchView::Sort sort) {
@@ -362,24 +389,6 @@ std::string progress_text(const WatchState& state) {
   return out;
 }
 
-namespace {
-
-// `lines` in at most `height` lines (0: no bound), and the line of keys at the bottom.
-std::string with_keys(std::vector<std::string> lines, const ScreenSize& size, const WatchView& view,
-                      std::size_t width, const Paint& paint) {
-  if (view.interactive && size.height > 0) {
-    lines.resize(std::max<std::size_t>(size.height, 4) - 1);
-    lines.push_back(key_line(view, width, paint));
-  } else if (size.height > 0) {
-    lines.resize(std::min(lines.size(), std::max<std::size_t>(size.height, 4)));
-  }
-  std::string out;
-  for (const std::string& line : lines) out += line + "\n";
-  return out;
-}
-
-}  // namespace
-
 std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint,
                          const WatchView& view) {
   const std::size_t width = std::max(size.width, kLeastWidth);
@@ -390,7 +399,7 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
     if (rank != state.ranks.end())
       return with_keys(rank_detail(state, *rank, width, paint), size, view, width, paint);
   }
-  // A single poll (--once) has watched for no time that anybody wants to know.
+  // A single poll (--once) has no duration to show.
   constexpr double kOnePoll = 0.1;
   const std::string watched = state.watched_s < kOnePoll
                                   ? ""
@@ -419,25 +428,6 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   lines.insert(lines.end(), below.begin(), below.end());
   return with_keys(std::move(lines), size, view, width, paint);
 }
-
-namespace {
-
-using Doing = WatchedRank::Doing;
-
-bool is_over(Doing doing) {
-  return doing == Doing::ended || doing == Doing::raised || doing == Doing::hung ||
-         doing == Doing::killed;
-}
-
-// Ranks to which the same happened share a line.
-using RanksByState = std::map<std::string, std::vector<trace::Rank>>;
-
-void add_lines(const RanksByState& what, std::vector<std::string>& lines) {
-  for (const auto& [event, ranks] : what)
-    lines.push_back(fmt::format("{} {}", rank_label(ranks, 40), event));
-}
-
-}  // namespace
 
 std::vector<std::string> watch_news(const WatchState& before, const WatchState& now,
                                     trace::Nanos late) {

@@ -16,9 +16,9 @@ inline constexpr std::array<std::int64_t, 6> kLengthBins = {8, 16, 32, 64, 128, 
 
 struct DataCheck {
   std::int64_t items = 0;
-  std::int64_t both = 0;  // usable items with image and text, and so on
-  std::int64_t image_only = 0;
-  std::int64_t text_only = 0;
+  std::int64_t both = 0;           // usable items with an image and a text
+  std::int64_t image_only = 0;     // usable items
+  std::int64_t text_only = 0;      // usable items
   std::int64_t damaged = 0;        // images that can be read although they are damaged
   std::int64_t unreadable = 0;     // items
   std::vector<Error> reasons;      // of the first unreadable ones
@@ -37,7 +37,7 @@ struct DataCheck {
 DataCheck check_data(const Manifest& data, const WordPiece* tokenizer, int workers,
                      std::size_t most_reasons);
 
-// As text for people, in lines of at most 80 columns but for names of files.
+// As text for people, in lines of at most 80 columns, except those with longer file names.
 std::string check_report(const DataCheck& check);
 
 }  // namespace lockstep::runtime

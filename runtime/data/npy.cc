@@ -10,7 +10,8 @@
 
 namespace lockstep::runtime {
 
-static_assert(std::endian::native == std::endian::little, "values are written as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "values are written as they are in memory");
 
 std::string npy_bytes(std::span<const float> values, std::span<const std::int64_t> shape) {
   constexpr std::size_t kPreamble = 10;  // magic, version, length of the header

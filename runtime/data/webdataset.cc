@@ -1,6 +1,6 @@
-// WebDataset: tar archives in which the members of a sample stand together and share their name up
-// to its first dot: key.jpg, key.txt. libarchive walks over the headers; the images' bytes stay
-// where they are, and their offsets are noted, so that any item can be read at any time.
+// WebDataset: tar archives in which the members of a sample are adjacent and share their name up to
+// its first dot: key.jpg, key.txt. libarchive reads the headers. Images are not read: their offsets
+// are noted, so that any item can be read at any time.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -107,7 +107,7 @@ class ShardIndexer {
     if (!is_new) {
       item.problem =
           fmt::format("the key \"{}\" is in {} already{}", printable(key), printable(first->second),
-                      first->second == shard ? ", not beside this member" : "");
+                      first->second == shard ? ", but not next to this member" : "");
     }
     content_.items.push_back(std::move(item));
     sample_open_ = true;

@@ -130,7 +130,7 @@ class Deriver {
 
   void find_classes() {
     others_ = teams(scenario_);
-    if (scenario_.ranks > kRanksLookedAt) {
+    if (scenario_.ranks > kMostRanksRun) {
       // Ranks of copies stand for each other only where they may meet the same: what they do within
       // their copy is looked at once.
       const std::vector<std::int32_t> traced = scenario_.ranks_of_copy() > 0
@@ -287,7 +287,7 @@ bool rules_say_all(const Scenario& scenario) {
 Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
                             std::optional<std::string> obstacle) {
   if (!obstacle) obstacle = needs_values(scenario);
-  const bool many = scenario.ranks > kRanksLookedAt;
+  const bool many = scenario.ranks > kMostRanksRun;
   const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
   if (!asked) return !obstacle && (many || large);
   if (*asked && obstacle) {

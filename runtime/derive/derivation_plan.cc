@@ -289,7 +289,7 @@ class Planner {
     }
     if (s_.train.generate.every > 0) {
       out_.assumptions.emplace_back(
-          "each rank's texts end after as many tokens as the scenario says");
+          "each rank's texts end after the number of tokens that the scenario says");
     }
     if (agreed_) {
       out_.assumptions.emplace_back("all ranks have the same condition in a step");

@@ -23,8 +23,8 @@ struct Condition {
   std::vector<Modality> has;  // of the batch; sorted
   bool dissent = false;       // another rank dissents, in the vote or by an overflow
   bool overflow = false;      // the rank's own gradients overflow
-  // After how many tokens the rank's texts end, or those of all ranks where they wait for the last;
-  // nothing: no texts are generated after the step.
+  // The number of tokens after which the rank's texts end, or those of all ranks if they wait for
+  // the last one; nothing: no texts are generated after the step.
   std::optional<int> tokens = {};
 
   friend bool operator==(const Condition&, const Condition&) = default;
@@ -52,8 +52,8 @@ struct DerivationPlan {
 
   // The conditions that a first step may have, from 0 on: a history begins with each.
   std::size_t first_conditions() const;
-  // The conditions of steps 1, 2, … of every history: each condition twice at least. Where texts
-  // are generated after some steps only, it is after every second one here.
+  // The conditions of steps 1, 2, … of every history: each condition at least twice. If the job
+  // generates texts after some steps only, every second one of these steps does.
   std::vector<std::size_t> later_steps() const;
   // The conditions of all steps of the history that begins with `first`.
   std::vector<std::size_t> steps_of_history(std::size_t first) const;
@@ -78,15 +78,14 @@ std::vector<std::int64_t> history_dissent(const DerivationPlan& plan, std::size_
 // `outliers` say.
 std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 
-// Classes of ranks that a job does not distinguish: one rank of each class is recorded for all
-// (docs/derive.md).
-
-// By rank: the first rank that the job treats like it, and whose trace stands for its own once it
-// is moved to the rank's copy (trace/spread.h). A rank's number only decides whether it is a root
-// (rank 0), whether it is among the ranks with images if these have their own group, how many
-// micro-batches it takes, and its index in its copy; ranks of copies stand for each other where all
-// ranks of their copies do. `differs`: by rank, a number for everything else in which ranks
-// differ; empty: they differ in nothing else. O(ranks · log).
+// Classes of ranks that a job does not distinguish. One rank of each class is recorded for all
+// (docs/derive.md). Returns, by rank, the first rank of its class: its trace is the rank's own once
+// it is moved to the rank's copy (trace/spread.h).
+//
+// A rank's number only decides whether it is a root (rank 0), whether it is in the group of the
+// ranks with images, how many micro-batches it takes, and its index in its copy. Ranks of two
+// copies are in one class only if all ranks of these copies are. `differs`: by rank, a number for
+// everything else in which ranks differ; empty: nothing else. O(ranks · log).
 std::vector<std::int32_t> representatives(const Scenario& scenario,
                                           const std::vector<std::uint32_t>& differs = {});
 

@@ -79,6 +79,23 @@ Result<std::string> checked_text(const Json& scenario, const std::string& file) 
   return out;
 }
 
+// Removes the rules for steps that the scenario does not have.
+void end_generation_before(std::size_t steps, Json& train) {
+  if (!train.contains("generate") || !train["generate"].contains("ends")) return;
+  Json kept = Json::array();
+  for (Json end : train["generate"]["ends"]) {
+    if (end.contains("steps")) {
+      Json& named = end["steps"];
+      named.erase(std::remove_if(named.begin(), named.end(),
+                                 [&](const Json& step) { return step >= steps; }),
+                  named.end());
+      if (named.empty()) continue;
+    }
+    kept.push_back(std::move(end));
+  }
+  train["generate"]["ends"] = std::move(kept);
+}
+
 }  // namespace
 
 Result<std::string> history_scenario(const std::string& text, const std::string& file,
@@ -86,9 +103,10 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   Result<Json> scenario = bare_scenario(text, file);
   if (!scenario) return scenario.error();
   Json& data = (*scenario)["data"];
-  // What a program does may depend on which ranks ever have images: its groups, or a graph that it
-  // takes to be always the same. Rules name the fewer ones: those without, first; or in each step
-  // those with images, and the others last.
+  // A program may depend on which ranks ever have images: for its groups, or for a graph that it
+  // assumes to be static. So the rules must keep the ranks without images. They list the smaller
+  // set: either the ranks without images, in a first rule; or in each step the ranks with images,
+  // and a last rule gives all others text.
   const std::vector<int> image_ranks = other_ranks(plan, (*scenario).value("ranks", 2));
   const bool most_have_none = plan.text_ranks.size() > image_ranks.size();
   if (!most_have_none) {
@@ -116,31 +134,10 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
     if (c.overflow) data["outliers"].push_back({{"steps", {step}}, {"factor", kOverflow}});
     if (c.tokens) train["generate"]["ends"].push_back({{"steps", {step}}, {"after", *c.tokens}});
   }
-  if (!plan.conditions.back().tokens) train.erase("generate");  // it is after no step
+  if (!plan.conditions.back().tokens) train.erase("generate");  // no step is followed by it
   if (most_have_none) data["modality"].push_back({{"has", {"text"}}});
   return checked_text(*scenario, file);
 }
-
-namespace {
-
-// Texts are generated as in the job, in the steps that there are: a rule names only those.
-void end_generation_before(std::size_t steps, Json& train) {
-  if (!train.contains("generate") || !train["generate"].contains("ends")) return;
-  Json kept = Json::array();
-  for (Json end : train["generate"]["ends"]) {
-    if (end.contains("steps")) {
-      Json& named = end["steps"];
-      named.erase(std::remove_if(named.begin(), named.end(),
-                                 [&](const Json& step) { return step >= steps; }),
-                  named.end());
-      if (named.empty()) continue;
-    }
-    kept.push_back(std::move(end));
-  }
-  train["generate"]["ends"] = std::move(kept);
-}
-
-}  // namespace
 
 Result<std::string> assignment_scenario(const std::string& text, const std::string& file,
                                         const DerivationPlan& plan,
@@ -157,7 +154,7 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
     std::map<std::size_t, std::vector<std::size_t>> ranks_in;
     for (std::size_t rank = 0; rank < conditions[step].size(); rank += replica)
       ranks_in[conditions[step][rank]].push_back(rank);
-    // Jobs may have thousands of ranks. The rule of most of them comes last and names none.
+    // Jobs may have thousands of ranks, so the rule for most of them comes last and lists none.
     const auto most = std::max_element(
         ranks_in.begin(), ranks_in.end(),
         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });

@@ -73,11 +73,11 @@ std::int64_t first_difference(const Trial& trial) {
 
 using Conditions = std::vector<std::vector<std::size_t>>;  // by step, then by rank
 
-// By rank: the rank that is run for it. Beyond kRanksLookedAt, one rank is run for all that the job
+// By rank: the rank that is run for it. Beyond kMostRanksRun, one rank is run for all that the job
 // treats as equals and that are under the same conditions.
 std::vector<int> traced_ranks(const Scenario& scenario, const Conditions& conditions) {
   std::vector<int> out(static_cast<std::size_t>(scenario.ranks));
-  if (scenario.ranks <= kRanksLookedAt) {
+  if (scenario.ranks <= kMostRanksRun) {
     for (int rank = 0; rank < scenario.ranks; ++rank) out[static_cast<std::size_t>(rank)] = rank;
     return out;
   }

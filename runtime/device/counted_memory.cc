@@ -31,7 +31,7 @@ Entry entry_of(std::size_t bytes) {
   return {current.counts, current.counts->allocated(static_cast<std::int64_t>(bytes))};
 }
 
-// The live storages on the CPU, by address: what frees one may know nothing else (raw_deallocate).
+// The live storages on the CPU, by address, which is all that raw_deallocate() knows of a storage.
 class Entries {
  public:
   void put(const void* address, Entry entry) {
@@ -54,18 +54,19 @@ class Entries {
   std::unordered_map<const void*, Entry> of_;
 };
 
-// These live as long as the process, as LibTorch expects of an allocator and as storages do.
+// Never destroyed, as LibTorch expects of allocators: storages may live as long as the process.
 Entries& entries() {
   static Entries* const all = new Entries;
   return *all;
 }
-c10::Allocator* cpu_before = nullptr;
-c10::Allocator* meta_before = nullptr;
+// LibTorch's own allocators, which do the work.
+c10::Allocator* previous_cpu = nullptr;
+c10::Allocator* previous_meta = nullptr;
 
 class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    void* const data = cpu_before->raw_allocate(bytes);
+    void* const data = previous_cpu->raw_allocate(bytes);
     if (data != nullptr && current.counts) entries().put(data, entry_of(bytes));
     return {data, data, &free, c10::Device(c10::kCPU)};
   }
@@ -76,18 +77,18 @@ class CpuAllocator final : public c10::Allocator {
 
  private:
   static void free(void* data) {
-    // Before the address can be given out again.
+    // Removed before the memory is freed, because the address may be reused at once.
     if (const std::optional<Entry> entry = entries().take(data))
       entry->account->freed(entry->block);
-    cpu_before->raw_deallocate(data);
+    previous_cpu->raw_deallocate(data);
   }
 };
 
-// Meta storages have no address; their context is free to say where they are counted.
+// Meta storages have no address. Their context holds the entry.
 class MetaAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (bytes == 0 || !current.counts) return meta_before->allocate(bytes);
+    if (bytes == 0 || !current.counts) return previous_meta->allocate(bytes);
     return {nullptr, std::make_unique<Entry>(entry_of(bytes)).release(), &drop,
             c10::Device(c10::kMeta)};
   }
@@ -109,10 +110,10 @@ std::optional<Entry> entry_of(const at::Tensor& tensor) {
 }  // namespace
 
 void count_allocations() {
-  if (cpu_before != nullptr) return;
+  if (previous_cpu != nullptr) return;
   constexpr std::uint8_t kBeforeAll = 255;
-  cpu_before = c10::GetAllocator(c10::kCPU);
-  meta_before = c10::GetAllocator(c10::kMeta);
+  previous_cpu = c10::GetAllocator(c10::kCPU);
+  previous_meta = c10::GetAllocator(c10::kMeta);
   c10::SetAllocator(c10::kCPU, new CpuAllocator, kBeforeAll);
   c10::SetAllocator(c10::kMeta, new MetaAllocator, kBeforeAll);
 }

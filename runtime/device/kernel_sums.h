@@ -1,14 +1,15 @@
-// What the GPU's kernel (fingerprint_kernel.cu) sums up of a tensor's elements, and how: plain
-// functions that the host and NVRTC compile alike. 104 bytes a thread or block.
+// The sums over a tensor's elements that the GPU's kernel (fingerprint_kernel.cu) computes for a
+// fingerprint. Plain functions, which the host and NVRTC both compile. 104 bytes per thread or
+// block.
 #pragma once
 
 #include "trace/values/fingerprint_arithmetic.h"
 
 namespace lockstep::runtime::fingerprinting {
 
-using namespace trace::fingerprinting;  // whose sums these are
+using namespace trace::fingerprinting;  // the same sums on the CPU
 
-// No initialisers: it lies in shared memory.
+// No initialisers: it is in shared memory.
 struct KernelSums {
   Word hash;
   Word non_finite;
@@ -33,7 +34,7 @@ constexpr void join(KernelSums& sums, const KernelSums& others) {
   for (unsigned j = 0; j < kSketchMost; ++j) sums.sketch[j] += others.sketch[j];
 }
 
-// An element with these bits and, where they are finite, this value, whose `key` is its order.
+// Adds one element. `x` and `key` = order_key(x) are its value if `bits` are finite, else unused.
 template <class Bits>
 constexpr void take_element(KernelSums& sums, Bits bits, double x, long long key, Word index,
                             Word signs) {

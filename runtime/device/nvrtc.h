@@ -1,6 +1,6 @@
 // NVIDIA's compiler for kernels at run time (NVRTC, libnvrtc), which comes with LibTorch's CUDA
-// half. Loaded when it is asked for: neither building nor starting the worker needs it, and
-// compiling a kernel needs no GPU.
+// half. It is loaded on demand: neither building nor starting the worker needs it, and compiling a
+// kernel needs no GPU.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace lockstep::runtime {
 // A kernel's source. All texts are literals of the program.
 struct KernelText {
   struct Header {
-    const char* name;  // as the text includes it
+    const char* name;  // as in the text's #include
     const char* text;
   };
   const char* name;
@@ -23,13 +23,13 @@ struct KernelText {
 
 class Nvrtc {
  public:
-  // Looks where the dynamic loader does, then in `folders`. What was loaded stays until the process
-  // ends. Error: it is nowhere, or is none; says where was looked.
+  // Searches where the dynamic loader does, then in `folders`. The library stays loaded until the
+  // process ends. Errors: no library, or one that is not NVRTC; lists where it was searched.
   static Result<Nvrtc> open(const std::vector<std::string>& folders = {});
 
-  // For an architecture that runs it ("sm_90": a device of compute capability 9.0), machine code (a
-  // cubin); for a virtual one ("compute_90"), PTX. Error: an architecture that this NVRTC does not
-  // know, or a text that does not compile, with the compiler's log.
+  // Returns machine code (a cubin) for a real architecture ("sm_90": a device of compute capability
+  // 9.0), and PTX for a virtual one ("compute_90"). Errors: an architecture that this NVRTC does
+  // not know; a text that does not compile, with the compiler's log.
   Result<std::string> compile(const KernelText& kernel, const std::string& architecture) const;
 
   const std::string& file() const { return file_; }  // as the dynamic loader knows it
@@ -53,7 +53,7 @@ class Nvrtc {
 
   Nvrtc(const Calls& calls, std::string file) : calls_(calls), file_(std::move(file)) {}
 
-  // What a pair of calls (size, then bytes) gives of a program.
+  // A program's log, PTX or cubin, by the two calls for its size and its bytes.
   std::string fetch(Program program, int (*size)(Program, std::size_t*),
                     int (*bytes)(Program, char*)) const;
 

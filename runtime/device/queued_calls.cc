@@ -113,22 +113,24 @@ class CallQueue::Mark final : public QueueMark {
 
 // Runs before every operation of the training thread. c10d's operators are skipped: put() orders
 // them.
-std::unique_ptr<at::ObserverContext> CallQueue::look(const at::RecordFunction& function) {
+std::unique_ptr<at::ObserverContext> CallQueue::before_operation(
+    const at::RecordFunction& function) {
   if (queue_of_thread == nullptr || queue_of_thread->state_->count == 0) return nullptr;
   const std::string_view name = function.name();
   if (name.starts_with("c10d::")) return nullptr;
   if (name == "aten::_local_scalar_dense") queue_of_thread->synchronise();
   std::vector<const c10::StorageImpl*> storages;
   for (const c10::IValue& input : function.inputs()) add_storages(input, storages);
-  queue_of_thread->settle(storages);
+  queue_of_thread->wait_for_calls_on(storages);
   return nullptr;
 }
 
 CallQueue::CallQueue(Order order)
     : state_(std::make_shared<State>()),
       order_(order),
-      handle_(at::addThreadLocalCallback(
-          at::RecordFunctionCallback(look).needsInputs(true).scopes({at::RecordScope::FUNCTION}))) {
+      handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(before_operation)
+                                             .needsInputs(true)
+                                             .scopes({at::RecordScope::FUNCTION}))) {
   LOCKSTEP_CHECK(queue_of_thread == nullptr, "a thread has one queue");
   queue_of_thread = this;
 }
@@ -257,7 +259,7 @@ void CallQueue::synchronise() {
   });
 }
 
-void CallQueue::settle(const std::vector<const c10::StorageImpl*>& storages) {
+void CallQueue::wait_for_calls_on(const std::vector<const c10::StorageImpl*>& storages) {
   block_until([&] {
     return std::none_of(
         state_->in_flight.begin(), state_->in_flight.end(), [&](const CallPtr& call) {

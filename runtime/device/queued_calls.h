@@ -73,9 +73,10 @@ class CallQueue {
   static bool is_complete(const Call& call);
 
  private:
-  static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& function);
+  // LibTorch calls it before every operation of the thread.
+  static std::unique_ptr<at::ObserverContext> before_operation(const at::RecordFunction& function);
   // Blocks the host until no call in flight uses any of the storages.
-  void settle(const std::vector<const c10::StorageImpl*>& storages);
+  void wait_for_calls_on(const std::vector<const c10::StorageImpl*>& storages);
   void block_until(const std::function<bool()>& done);
 
   struct State;

@@ -17,8 +17,9 @@
 namespace lockstep::runtime {
 namespace {
 
-// Jobs whose work is measured: what the shipped scenarios train, in batches of several sizes, with
-// and without images, in the strategies that wrap it differently, and in each type.
+// Jobs whose work is measured, rank by rank: the models of the shipped scenarios, with several
+// batch sizes, with and without images, under the strategies that add work of their own, and in
+// each precision.
 struct WorkJob {
   std::string_view has, strategy;
   int batch_size;
@@ -39,14 +40,15 @@ constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "manual", 8, "float16"},
                                                 {"image, text", "ddp", 24, "float16"}}};
 constexpr int kWorkSteps = 10;
-constexpr int kWarmSteps = 4;   // the first ones: memory is asked for, buffers are made
-constexpr int kMostRounds = 8;  // where all-reduces do not fit
+constexpr int kWarmSteps = 4;   // the first steps, which allocate memory, are not measured
+constexpr int kMostRounds = 8;  // if the all-reduces cannot be fitted
 
-// Jobs that are run: one with many calls, one per parameter, from a few bytes to the largest; one
-// with few calls; and one whose calls overlap the ranks' computing.
-constexpr std::array<std::string_view, 3> kTogetherStrategies = {"manual", "ddp", "fsdp"};
+// Jobs that run with all ranks at once: one with an all-reduce per parameter, from a few bytes to
+// the largest; one with few calls; and one whose calls overlap computation. Links are fitted to the
+// first one, which has the most calls.
+constexpr std::array<std::string_view, 3> kJobStrategies = {"manual", "ddp", "fsdp"};
 
-std::string together_job(std::string_view strategy) {
+std::string job_scenario(std::string_view strategy) {
   return fmt::format(
       "data: {{modality: [{{has: [image, text]}}]}}\n"
       "strategy: {}\n"
@@ -64,20 +66,20 @@ std::string work_scenario(const WorkJob& job) {
       job.has, job.strategy, kWorkSteps, job.batch_size, job.precision);
 }
 
-// What is measured of all jobs.
 struct WorkMeasured {
-  std::vector<trace::WorkCost> steps;
-  std::vector<double> sample_seconds;  // of processors, to prepare one
+  std::vector<trace::WorkCost> steps;  // of all jobs
+  std::vector<double> sample_seconds;  // by job: CPU time to prepare one sample
 };
 
 void add_to(WorkMeasured& out, const trace::RankCosts& rank, int batch_size) {
   for (const trace::WorkCost& step : sim::by_step(rank.work))
     if (step.step >= kWarmSteps) out.steps.push_back(step);
   const double samples = double{kWorkSteps} * batch_size;
-  out.sample_seconds.push_back(static_cast<double>(rank.beside_nanos) * 1e-9 / samples);
+  out.sample_seconds.push_back(static_cast<double>(rank.other_threads_nanos) * 1e-9 / samples);
 }
 
-// Whether products have a rate of their own in the type in which nothing is priced by a wider one.
+// True if products in float32 have a rate. A narrower type without a rate is priced as the next
+// wider one, and float32 is the widest.
 bool prices_products(const sim::WorkRates& rates) {
   const auto of_float32 = rates.flop.find("float32");
   return of_float32 != rates.flop.end() && of_float32->second > 0;
@@ -90,9 +92,9 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
                       options, interrupts);
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
   }
-  // Each round measures all jobs, so that what else the machine does meanwhile slows all of them.
-  // On a busy machine the rounds that were asked for may not separate products from other
-  // operations; a few more do, since the shortest times count.
+  // Each round measures all jobs, so that other load on the machine slows all of them. On a busy
+  // machine, options.repeats rounds may not suffice to separate the cost of products from that of
+  // other operations. A few more usually do, because the shortest times count.
   constexpr int kMoreRounds = 6;
   WorkMeasured out;
   for (int round = 0; round < options.repeats + kMoreRounds; ++round) {
@@ -108,9 +110,9 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
   return out;
 }
 
-// The rate for machines where moving bytes costs nothing measurable on top of the operations that
-// move them: this many times the fastest measured rate, so that bytes cost nothing in a prediction.
-constexpr double kDoesNotShow = 1000;
+// If moving bytes costs nothing measurable in addition to the operations that move them, the memory
+// bandwidth is this many times the fastest measured one: bytes then cost nothing in a prediction.
+constexpr double kFreeBytesFactor = 1000;
 double fastest_bytes(const std::vector<trace::WorkCost>& steps) {
   double out = 0;
   for (const trace::WorkCost& step : steps)
@@ -122,14 +124,14 @@ double fastest_bytes(const std::vector<trace::WorkCost>& steps) {
 Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
                     sim::Machine& machine) {
   const double bytes =
-      rates.byte > 0 ? 1 / rates.byte : kDoesNotShow * fastest_bytes(measured.steps);
+      rates.byte > 0 ? 1 / rates.byte : kFreeBytesFactor * fastest_bytes(measured.steps);
   // Without a rate of its own a type is priced as the next wider one.
   for (const auto& [type, rate] : rates.flop)
     if (rate > 0) machine.compute[type] = {FlopRate{std::llround(1 / rate)}, 1, 1};
   if (!machine.compute.contains("float32") || !(bytes > 0))
     return Error{"the times of products cannot be separated from those of all other operations",
                  {},
-                 "measure again when the machine does nothing else"};
+                 "measure again while the machine is otherwise idle"};
   machine.memory_bandwidth = Bandwidth{std::llround(8 * bytes)};
   machine.dispatch = Picos{std::llround(rates.dispatch * 1e12)};
   machine.launches_hidden = false;
@@ -137,8 +139,9 @@ Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
   return Status::ok();
 }
 
-// `few`, `all`: of the job of many calls, which are the same where there are not more ranks.
-Status fit_links(const TogetherMeasure& few, const TogetherMeasure& all, sim::Machine& machine) {
+// `few`, `all`: the job with the most calls, on as many ranks as cores and on all ranks. One and
+// the same measurement if there are no more ranks than cores.
+Status fit_links(const JobMeasurement& few, const JobMeasurement& all, sim::Machine& machine) {
   const Result<sim::LinkCost> of_few = sim::fit_all_reduce(few.calls(), few.ranks());
   if (!of_few) return of_few.error();
   const Result<sim::LinkCost> of_all = sim::fit_all_reduce(all.calls(), all.ranks());
@@ -152,11 +155,11 @@ Status fit_links(const TogetherMeasure& few, const TogetherMeasure& all, sim::Ma
   return Status::ok();
 }
 
-// How much ranks that are together slow each other down.
-Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
+// Fits how much ranks that run at the same time slow each other down.
+Status fit_to_steps(std::vector<JobMeasurement> jobs, sim::Machine& machine) {
   std::vector<sim::TimedScenario> simulated;
   std::vector<double> seconds;
-  for (TogetherMeasure& job : jobs) {
+  for (JobMeasurement& job : jobs) {
     seconds.push_back(job.step_seconds());
     if (!(seconds.back() > 0)) return Error{"a job's steps have no times", {}, "measure again"};
     Result<sim::TimedScenario> timed = std::move(job).simulated(machine);
@@ -169,32 +172,32 @@ Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
   return sim::fit_sharing(measured, machine);
 }
 
-// Measures the rest of a machine whose work was measured: its links, and how ranks share its cores.
-Status measure_together(const CalibrateOptions& options, Calibration& out, Interrupts& interrupts) {
+// Measures what single ranks do not show: the links, and how ranks share the machine's cores.
+Status measure_jobs(const CalibrateOptions& options, Calibration& out, Interrupts& interrupts) {
   const int few = static_cast<int>(
       std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
-  std::vector<TogetherMeasure> jobs;
+  std::vector<JobMeasurement> jobs;
   for (const int ranks : few < options.ranks ? std::vector{few, options.ranks} : std::vector{few}) {
-    for (const std::string_view strategy : kTogetherStrategies)
-      jobs.emplace_back(together_job(strategy), ranks,
+    for (const std::string_view strategy : kJobStrategies)
+      jobs.emplace_back(job_scenario(strategy), ranks,
                         fmt::format("{}/{}-{}", options.folder, strategy, ranks), options,
                         interrupts);
   }
-  for (TogetherMeasure& job : jobs)
+  for (JobMeasurement& job : jobs)
     if (const Status ok = job.count(); !ok) return ok;
-  const TogetherMeasure& many_of_few = jobs.front();
-  const TogetherMeasure& many_of_all = jobs[jobs.size() - kTogetherStrategies.size()];
+  const JobMeasurement& few_ranks = jobs.front();
+  const JobMeasurement& all_ranks = jobs[jobs.size() - kJobStrategies.size()];
   for (int round = 1;; ++round) {
-    for (TogetherMeasure& job : jobs)
+    for (JobMeasurement& job : jobs)
       if (const Status ok = job.measure(round); !ok) return ok;
     if (round < options.repeats) continue;
-    const Status fitted = fit_links(many_of_few, many_of_all, out.machine);
-    // What else the machine does can hide what bytes cost: then once more.
+    const Status fitted = fit_links(few_ranks, all_ranks, out.machine);
+    // Other load on the machine can hide the cost of bytes: measure another round.
     if (!fitted && round == kMostRounds) return fitted;
     if (fitted) break;
   }
-  out.calls = many_of_all.calls().size();
-  if (&many_of_few != &many_of_all) out.calls += many_of_few.calls().size();
+  out.calls = all_ranks.calls().size();
+  if (&few_ranks != &all_ranks) out.calls += few_ranks.calls().size();
   return fit_to_steps(std::move(jobs), out.machine);
 }
 
@@ -212,7 +215,7 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   out.work = *rates;
   out.steps = work->steps.size();
   if (const Status ok = fill_in_work(*work, *rates, out.machine); !ok) return ok.error();
-  if (const Status ok = measure_together(options, out, interrupts); !ok) return ok.error();
+  if (const Status ok = measure_jobs(options, out, interrupts); !ok) return ok.error();
   return out;
 }
 

@@ -16,8 +16,8 @@
 namespace lockstep::runtime {
 namespace {
 
-// How a rank is derived, with its files in `folder`. With values, never on the meta device: what is
-// measured is the time that real work takes.
+// Derives a rank with its files in `folder`. Never on the meta device: the time of real work is
+// measured.
 DeriveRanksOptions derive_options(const std::string& folder, const CalibrateOptions& options) {
   DeriveRanksOptions out;
   out.worker = options.worker;
@@ -61,15 +61,15 @@ Result<sim::TimedScenario> CalibrationJob::simulated(const sim::Machine& machine
   return sim::time_scenario(scenario_, std::move(derived_), machine);
 }
 
-TogetherMeasure::TogetherMeasure(std::string_view job, int ranks, const std::string& folder,
-                                 const CalibrateOptions& options, Interrupts& interrupts)
+JobMeasurement::JobMeasurement(std::string_view job, int ranks, const std::string& folder,
+                               const CalibrateOptions& options, Interrupts& interrupts)
     : job_(job, ranks, folder, options, interrupts),
       ranks_(ranks),
       options_(&options),
       interrupts_(&interrupts) {}
 
 // Both in one round, so that a machine that is slower for a while slows both measurements.
-Status TogetherMeasure::measure(int round) {
+Status JobMeasurement::measure(int round) {
   if (const Status ok = job_.time(round); !ok) return ok;
   const std::string folder = fmt::format("{}/run-{}", job_.folder(), round);
   if (const Status ok = make_folder(folder); !ok) return ok;
@@ -77,16 +77,18 @@ Status TogetherMeasure::measure(int round) {
                                              *interrupts_, [](const JobProgress&, double) {});
   if (!outcome) return outcome.error();
   if (outcome->end != JobEnd::completed)
-    return Error{"a job that is run to measure this machine did not end well",
+    return Error{"a job that measures this machine did not complete",
                  {folder},
                  "its logs say why; `lockstep run` it"};
   const std::vector<sim::MeasuredCall> calls = all_reduces_of(outcome->run);
   calls_.insert(calls_.end(), calls.begin(), calls.end());
-  took_.push_back(mean_step_of(outcome->run));
+  step_seconds_.push_back(mean_step_of(outcome->run));
   return Status::ok();
 }
 
-double TogetherMeasure::step_seconds() const { return took_.empty() ? 0 : median(took_); }
+double JobMeasurement::step_seconds() const {
+  return step_seconds_.empty() ? 0 : median(step_seconds_);
+}
 
 double mean_step_of(const trace::Run& run) {
   // From the end of one step to the end of the next: the first step, in which memory is allocated
@@ -119,7 +121,7 @@ std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run) {
         continue;
       const trace::Call& call = trace.calls[event.index];
       if (run.tables.is_message(call) || event.time == trace::kNoTime) continue;
-      // The ranks' clocks are one clock, that of the machine.
+      // All ranks are on one machine, so their clocks agree.
       Seen& seen = by_group[call.group][call.seq];
       if (event.kind == trace::EventKind::issue) {
         seen.issued = std::max(seen.issued, event.time);
@@ -133,8 +135,8 @@ std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run) {
   }
   std::vector<sim::MeasuredCall> out;
   for (const auto& [group, calls] : by_group) {
-    // A group carries its calls out one after the other, so a call that was issued while the one
-    // before ran began when that ended.
+    // A group carries out one call at a time: one that was issued while the previous call ran began
+    // when that ended.
     trace::Nanos free = 0;
     for (const auto& [seq, seen] : calls) {
       const trace::Nanos began = std::max(seen.issued, free);

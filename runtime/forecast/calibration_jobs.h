@@ -1,5 +1,6 @@
-// The small jobs by which `lockstep calibrate` measures a machine: their ranks one by one, counted
-// once and timed in several rounds; and run together, to measure what ranks cost one another.
+// The small jobs by which `lockstep calibrate` measures a machine. Their ranks run one by one,
+// counted once and timed in several rounds; some jobs also run with all ranks at once, to measure
+// their calls and how much the ranks slow each other down.
 #pragma once
 
 #include <string>
@@ -21,24 +22,24 @@ namespace lockstep::runtime {
 // A job whose ranks run one by one.
 class CalibrationJob {
  public:
-  // `job`: a scenario's text without its name and ranks. `folder` is made; the others are not
-  // owned.
+  // `job`: a scenario's text without its name and ranks. count() creates `folder`. `options` and
+  // `interrupts` must outlive this object.
   CalibrationJob(std::string_view job, int ranks, std::string folder,
                  const CalibrateOptions& options, Interrupts& interrupts);
 
-  // Writes the scenario and counts the ranks' work. Before all else. Errors: derive_ranks'.
+  // Writes the scenario and counts the ranks' work. Call it first. Errors: derive_ranks'.
   Status count();
-  // Errors: time_work's.
+  // Times the ranks' work. Errors: time_work's.
   Status time(int round);
 
   const Scenario& scenario() const { return scenario_; }
   const std::string& folder() const { return folder_; }
-  // What the rank works that is the first of its process, as each rank of a job is: later ones find
-  // all of it in the caches. With the shortest times so far.
+  // The work of the rank that ran first in its process, as every rank of a job does: later ones
+  // find their code and data in the caches. With the shortest times so far.
   const trace::RankCosts& first() const { return derived_.costs.front(); }
 
-  // The job on the machine's simulated clock, with the work as it was timed. Takes what was
-  // counted: nothing else may be asked for any more. Errors: time_scenario's.
+  // Simulates the job on the machine, with the work as it was timed. Consumes the counts: no other
+  // function may be called afterwards. Errors: time_scenario's.
   Result<sim::TimedScenario> simulated(const sim::Machine& machine) &&;
 
  private:
@@ -49,22 +50,22 @@ class CalibrationJob {
   sim::DerivedRanks derived_;
 };
 
-// A job whose ranks run one by one and together.
-class TogetherMeasure {
+// A job that is measured in both ways: its ranks one by one, and all at once.
+class JobMeasurement {
  public:
-  // `job`, as CalibrationJob's, has more than a step.
-  TogetherMeasure(std::string_view job, int ranks, const std::string& folder,
-                  const CalibrateOptions& options, Interrupts& interrupts);
+  // `job`: as CalibrationJob's, with two steps or more.
+  JobMeasurement(std::string_view job, int ranks, const std::string& folder,
+                 const CalibrateOptions& options, Interrupts& interrupts);
 
   Status count() { return job_.count(); }
-  // Times the ranks one by one, and then runs them together. Errors: time_work's; a job that does
-  // not end well, with its folder.
+  // Times the ranks one by one, then runs the job. Errors: time_work's; a job that does not
+  // complete, with its folder.
   Status measure(int round);
 
   int ranks() const { return ranks_; }
   const std::vector<sim::MeasuredCall>& calls() const { return calls_; }  // of all runs
-  double step_seconds() const;  // the mean of a run's steps but the first; the median of the runs
-  // CalibrationJob's.
+  double step_seconds() const;  // a run's mean without its first step; the median over the runs
+  // CalibrationJob::simulated().
   Result<sim::TimedScenario> simulated(const sim::Machine& machine) && {
     return std::move(job_).simulated(machine);
   }
@@ -75,16 +76,16 @@ class TogetherMeasure {
   const CalibrateOptions* options_;
   Interrupts* interrupts_;
   std::vector<sim::MeasuredCall> calls_;
-  std::vector<double> took_;  // seconds of a step, of each run
+  std::vector<double> step_seconds_;  // of each run
 };
 
-// The all-reduces of a run that one machine's processes recorded: bytes, and the time to the last
-// rank's completion from the last rank's arrival or, if that was later, from the end of the group's
-// previous call. Calls that lack a time are left out. O(calls).
+// The all-reduces of a run whose ranks are on one machine. A call's time begins when its last rank
+// arrives or, if that is later, when the group's previous call ends; it ends with the last rank's
+// completion. Calls that lack a time are left out. O(calls).
 std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run);
 
-// The mean time between the ends of two steps of a recorded run, over the ranks, in seconds; 0 if
-// there is none. O(events).
+// The mean time between the ends of two consecutive steps, over all ranks of a recorded run, in
+// seconds; 0 if no rank has two steps. O(events).
 double mean_step_of(const trace::Run& run);
 
 }  // namespace lockstep::runtime

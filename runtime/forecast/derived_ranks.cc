@@ -18,17 +18,17 @@
 namespace lockstep::runtime {
 namespace {
 
-// So often that a short derivation (0.2 s, most of it to load LibTorch) does not take noticeably
+// Short, so that a small derivation (0.2 s, most of it to load LibTorch) does not take noticeably
 // longer.
 constexpr std::chrono::milliseconds kDerivationPoll(5);
-constexpr int kPollsALook = 20;  // how often the worker's log is read: every tenth of a second
+constexpr int kPollsPerLogRead = 20;  // the worker's log is read every tenth of a second
 
-// What a rank meets, step by step: the number of the modality rule that decides its batch, and
-// what its images are multiplied with.
-using LookedAt = std::vector<std::pair<std::vector<Modality>, double>>;
+// By step, what the scenario's rules say about a rank's batch: its modalities (empty: no rule
+// says), and the factor of its images.
+using BatchesByRule = std::vector<std::pair<std::vector<Modality>, double>>;
 
-LookedAt met_by(const Scenario& scenario, int rank) {
-  LookedAt out;
+BatchesByRule batches_by_rule(const Scenario& scenario, int rank) {
+  BatchesByRule out;
   for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
     const Scenario::Data::Rule* rule = scenario.rule_for(rank, step);
     out.emplace_back(rule == nullptr ? std::vector<Modality>() : rule->has,
@@ -64,23 +64,16 @@ Status none_raised(const trace::Run& run) {
   return Status::ok();
 }
 
-}  // namespace
-
-bool needs_draws(const Scenario& scenario) {
-  return scenario.ranks > kRanksLookedAt && !rules_say_all(scenario);
-}
-
-namespace {
-
-// By rank: a number of what it meets, by rules, and by what it draws.
-std::vector<std::uint32_t> numbers_of_met(const Scenario& scenario,
-                                          const std::vector<std::int32_t>& drawn) {
-  std::map<std::pair<LookedAt, std::int32_t>, std::uint32_t> numbers;
+// By rank: a number that is equal for ranks with equal batches, by the rules and by what they draw.
+// `drawn`: by rank, a rank that draws alike; empty: not known.
+std::vector<std::uint32_t> batch_numbers(const Scenario& scenario,
+                                         const std::vector<std::int32_t>& drawn) {
+  std::map<std::pair<BatchesByRule, std::int32_t>, std::uint32_t> numbers;
   std::vector<std::uint32_t> out;
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     const std::int32_t alike = drawn.empty() ? 0 : drawn[static_cast<std::size_t>(rank)];
     out.push_back(numbers
-                      .emplace(std::pair(met_by(scenario, rank), alike),
+                      .emplace(std::pair(batches_by_rule(scenario, rank), alike),
                                static_cast<std::uint32_t>(numbers.size()))
                       .first->second);
   }
@@ -96,33 +89,38 @@ std::size_t count_traced(const std::vector<std::int32_t>& traced) {
 
 }  // namespace
 
+bool needs_draws(const Scenario& scenario) {
+  return scenario.ranks > kMostRanksRun && !rules_say_all(scenario);
+}
+
 Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
                                                        const std::optional<DrawnAlike>& drawn) {
-  if (scenario.ranks <= kRanksLookedAt) {
+  if (scenario.ranks <= kMostRanksRun) {
     std::vector<std::int32_t> out(static_cast<std::size_t>(scenario.ranks));
     std::iota(out.begin(), out.end(), 0);
     return out;
   }
-  // Ways to class ranks by the batches that they draw, the finest first. The first that leaves few
-  // enough ranks to derive is taken.
+  // Ways to classify ranks by the batches that they draw, the finest first. Takes the first that
+  // leaves few enough ranks to derive.
   std::vector<const std::vector<std::int32_t>*> ways;
   const std::vector<std::int32_t> none;
   if (!drawn) {
     ways = {&none};
   } else {
     ways = {&drawn->by_images, &drawn->by_micro_batches};
-    // No other replica sees a pipeline's micro-batches: there, the steps may do.
+    // In a pipeline no other replica sees the micro-batches, so it may suffice that the same steps
+    // have images.
     if (scenario.ranks_of_replica() > 1) ways.push_back(&drawn->by_steps);
   }
-  std::size_t looked_at = 0;
+  std::size_t fewest = 0;
   for (const std::vector<std::int32_t>* const way : ways) {
-    std::vector<std::int32_t> out = representatives(scenario, numbers_of_met(scenario, *way));
-    looked_at = count_traced(out);
-    if (looked_at <= kMostLookedAt) return out;
+    std::vector<std::int32_t> out = representatives(scenario, batch_numbers(scenario, *way));
+    fewest = count_traced(out);
+    if (fewest <= kMostRepresentatives) return out;
   }
   return Error{fmt::format("{} ranks of this job have different conditions, and at most {} are "
                            "derived",
-                           looked_at, kMostLookedAt),
+                           fewest, kMostRepresentatives),
                {scenario.file},
                "simulate fewer steps (--steps), or give more ranks the same batches; `lockstep "
                "derive` decides for all mixes"};
@@ -199,7 +197,7 @@ Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRan
   for (int polls = 0;; ++polls) {
     if (auto derived = derivation->poll()) return std::move(*derived);
     if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
-    if (polls % kPollsALook == kPollsALook - 1)
+    if (polls % kPollsPerLogRead == kPollsPerLogRead - 1)
       progress.show(derivation->finished(), derivation->teams());
     std::this_thread::sleep_for(kDerivationPoll);
   }
@@ -224,7 +222,7 @@ Status time_work(const Scenario& scenario, DeriveRanksOptions options,
   for (std::size_t r = 0; r < counted.size(); ++r) {
     trace::RankCosts& costs = timed->costs[r];
     // The stages of a pipeline are looked at together: the other threads are not their own.
-    if (scenario.ranks_of_replica() > 1) costs.beside_nanos = 0;
+    if (scenario.ranks_of_replica() > 1) costs.other_threads_nanos = 0;
     if (const Status ok = keep_shortest(costs, counted[r]); !ok) return ok;
   }
   return Status::ok();
@@ -240,7 +238,7 @@ Status keep_shortest(const trace::RankCosts& timed, trace::RankCosts& counted) {
     if (kept.before != timed.work[i].before || kept.id != timed.work[i].id) return other_program();
     kept.nanos = shorter(kept.nanos, timed.work[i].nanos);
   }
-  counted.beside_nanos = shorter(counted.beside_nanos, timed.beside_nanos);
+  counted.other_threads_nanos = shorter(counted.other_threads_nanos, timed.other_threads_nanos);
   return Status::ok();
 }
 

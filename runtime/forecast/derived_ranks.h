@@ -1,5 +1,5 @@
-// The calls and the work of a scenario's ranks, step by step: derived, rank by rank, as `lockstep
-// derive --against` does it, with the costs of the work between the calls.
+// Derives the calls and the work of a scenario's ranks, step by step: rank by rank, as `lockstep
+// derive --against` does, with the costs of the work between the calls.
 #pragma once
 
 #include <optional>
@@ -17,14 +17,14 @@
 
 namespace lockstep::runtime {
 
-// Up to kRanksLookedAt (runtime/derive/all_ranks.h) ranks, each is run. Above, one rank of each
-// class that the job does not distinguish and that has the same batches, and at most this many.
-inline constexpr std::size_t kMostLookedAt = 256;
+// Up to kMostRanksRun (runtime/derive/all_ranks.h) ranks, each is run. Above, one rank represents
+// all that the job does not distinguish and that have the same batches. At most this many are run.
+inline constexpr std::size_t kMostRepresentatives = 256;
 
 struct DeriveRanksOptions {
   std::string worker;           // the worker program
   std::string folder;           // exists
-  std::optional<bool> on_meta;  // nothing: as it suits the job
+  std::optional<bool> on_meta;  // nothing: decided for the job
   LoneRanks::Costs costs = LoneRanks::Costs::counts;
   bool quiet = false;
 };
@@ -79,27 +79,27 @@ Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
 Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                        Interrupts& interrupts);
 
-// By rank: the rank whose calls stand for its own. Up to kRanksLookedAt, itself; above, one with
-// the same batches. `drawn`: which ranks draw alike, where rules do not say what batches hold;
-// where these are more than kMostLookedAt, coarser: with images in the same micro-batches, and of
-// pipelines, whose micro-batches no other replica sees, in the same steps. Errors: more than that.
+// By rank: the rank that represents it. Up to kMostRanksRun ranks, each itself; above, one with
+// equal batches. `drawn`: which ranks draw equal batches, if rules do not say what batches hold. If
+// these are more than kMostRepresentatives, batches are compared more coarsely: by which
+// micro-batches have images; in pipelines, then by which steps do. Errors: still more than that.
 // O(ranks · steps · rules).
 Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
                                                        const std::optional<DrawnAlike>& drawn);
-// Whether too many ranks draw their batches to derive each: then one rank per kind of batch is
-// derived.
+// True if ranks_that_stand_for() needs `drawn`: too many ranks to derive each, and they draw their
+// batches.
 bool needs_draws(const Scenario& scenario);
 
 // Measured times of the ranks' work on this machine, in addition to the counts.
 
 // How often work is timed. The shortest time of each segment counts, because everything above it is
 // noise of the machine.
-inline constexpr int kWorkLooks = 3;
+inline constexpr int kTimingRounds = 3;
 
-// Runs the ranks of `scenario` again, one after the other, measures their CPU time, and keeps those
-// times that are shorter than the ones in `counted`, which derive_ranks() returned.
-// `options.folder` is created; costs and device are ignored. Errors: those of derive_ranks; a job
-// that did something else when it was counted.
+// Runs the ranks of `scenario` again, one after the other, measures their CPU time, and writes it
+// to `counted`, which derive_ranks() returned, where it is shorter. Creates `options.folder`;
+// ignores the options' costs and device. Errors: those of derive_ranks; a job that does not do the
+// same as when it was counted.
 Status time_work(const Scenario& scenario, DeriveRanksOptions options,
                  std::vector<trace::RankCosts>& counted, Interrupts& interrupts);
 

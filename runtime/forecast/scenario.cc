@@ -20,8 +20,8 @@ Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
                         const sim::Machine& machine, std::vector<trace::RankCosts>& costs,
                         Interrupts& interrupts) {
   const std::string folder = options.folder;
-  for (int look = 1; look <= kWorkLooks; ++look) {
-    options.folder = fmt::format("{}/times-{}", folder, look);
+  for (int round = 1; round <= kTimingRounds; ++round) {
+    options.folder = fmt::format("{}/times-{}", folder, round);
     if (const Status ok = time_work(scenario, options, costs, interrupts); !ok) return ok;
   }
   for (trace::RankCosts& rank : costs) sim::correct_by_times(rank, machine);

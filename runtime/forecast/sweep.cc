@@ -15,7 +15,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// Short against the 0.2 s in which even a small job is derived.
+// Short compared with the 0.2 s that deriving even a small job takes.
 constexpr std::chrono::milliseconds kSweepPoll(5);
 // Number of jobs whose derivations are kept for points that differ only in their machine.
 constexpr std::size_t kMostKept = 4;
@@ -26,14 +26,15 @@ std::string reason_of(const verify::Report& report) {
   return fmt::format("{}: {}", verify::rule(first.rule).name, first.message);
 }
 
-// In one line: a table has room for no more.
+// The message in one line, for a cell of a table: a line break and the next line's indentation
+// become one blank.
 std::string reason_of(const Error& error) {
   std::string out;
-  bool broken = false;  // a line break precedes: its blank stands for the next line's indentation
+  bool after_break = false;
   for (const char c : error.message) {
-    if (broken && (c == ' ' || c == '\n')) continue;
-    broken = c == '\n';
-    out += broken ? ' ' : c;
+    if (after_break && (c == ' ' || c == '\n')) continue;
+    after_break = c == '\n';
+    out += after_break ? ' ' : c;
   }
   return out;
 }
@@ -70,7 +71,7 @@ Status SweepRun::compute(const std::vector<sim::PointId>& points) {
 // Starts the worker that derives the job, unless one of the latest jobs was the same.
 Status SweepRun::start(Job job) {
   const Result<std::string> text = plan_.scenario_text(job.points.front());
-  if (!text) return same_for_all(job, sim::Outcome::refused, text.error());
+  if (!text) return record_for_all(job, sim::Outcome::refused, text.error());
   job.text = *text;
   // A search may come back to a job for another machine.
   const auto known = std::find_if(derived_.begin(), derived_.end(),
@@ -87,7 +88,7 @@ Status SweepRun::start(Job job) {
   const DeriveRanksOptions options{options_.worker, folder->path(), options_.on_meta,
                                    LoneRanks::Costs::counts, true};
   Result<RanksToDerive> ranks = ranks_to_derive(*scenario, options);
-  if (!ranks) return same_for_all(job, sim::Outcome::refused, ranks.error());
+  if (!ranks) return record_for_all(job, sim::Outcome::refused, ranks.error());
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();
   running_.push_back(
@@ -104,13 +105,13 @@ Status SweepRun::poll_running() {
     }
     Running done = std::move(running_[i]);
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-    // Refused: the job itself cannot be. Failed: its worker died, and another try may go well.
-    const sim::Outcome why_not =
+    // Refused: no worker can derive this job. Failed: its worker died; another attempt may succeed.
+    const sim::Outcome if_not =
         done.derivation.refused() ? sim::Outcome::refused : sim::Outcome::failed;
     const Status ok = *ranks
                           ? finish(done.job, remember({done.job.text, std::move(done.scenario),
                                                        std::move(done.folder), std::move(**ranks)}))
-                          : same_for_all(done.job, why_not, ranks->error());
+                          : record_for_all(done.job, if_not, ranks->error());
     if (!ok) return ok;
   }
   return Status::ok();
@@ -132,7 +133,7 @@ Status SweepRun::finish(const Job& job, Derived& derived) {
   return Status::ok();
 }
 
-Status SweepRun::same_for_all(const Job& job, sim::Outcome outcome, const Error& why) {
+Status SweepRun::record_for_all(const Job& job, sim::Outcome outcome, const Error& why) {
   for (const sim::PointId point : job.points) {
     sim::Row row;
     row.outcome = outcome;
@@ -153,8 +154,8 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   };
   const Result<sim::Machine> machine = plan_.machine(point);
   if (!machine) return refused(machine.error());
-  // time_scenario() takes the calls and costs, and changes them: for each further machine they are
-  // read again from the files.
+  // time_scenario() consumes the calls and costs, so for each further machine they are read again
+  // from the files.
   if (derived.was_timed) {
     Result<sim::DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
     if (!again) return again.error();
@@ -177,8 +178,8 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   out.step_seconds = forecast.figures.step_time.seconds();
   if (out.step_seconds > 0)
     out.samples_per_second = static_cast<double>(forecast.samples) / out.step_seconds;
-  // What a rank certainly holds (parameters, gradients, optimizer), and more where its allocations
-  // were counted: of the classes of ranks the fullest decides whether the job fits.
+  // At least the parameters, gradients and optimizer state; if allocations were counted, their
+  // peak. The class of ranks with the largest peak decides whether the job fits.
   out.memory_bytes = forecast.state_bytes;
   for (const sim::MemoryTimeline& ranks : forecast.memory.classes) {
     if (ranks.segments.empty()) continue;
@@ -191,7 +192,8 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   return out;
 }
 
-ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim::SweepBook& book) {
+ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
+                           sim::SweepBook& book) {
   if (const auto* plans = std::get_if<sim::TrainingPlans>(&subject))
     return [plans, &book,
             checks = sim::ModalityChecks()](const std::vector<sim::PointId>& points) mutable {

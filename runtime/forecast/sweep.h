@@ -1,4 +1,4 @@
-// Computes the points of a sweep; those of scenarios with several workers in parallel.
+// Computes the points of a sweep. Several workers derive a scenario's jobs in parallel.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ namespace lockstep::runtime {
 struct SweepRunOptions {
   std::string worker;           // the worker program
   std::size_t workers = 1;      // at a time; at least one
-  std::optional<bool> on_meta;  // nothing: as it suits each job
+  std::optional<bool> on_meta;  // nothing: decided for each job
 };
 
 class SweepRun {
@@ -36,9 +36,9 @@ class SweepRun {
   SweepRun(const sim::Plan& plan, SweepRunOptions options, sim::SweepBook& book)
       : plan_(plan), options_(std::move(options)), book_(book) {}
 
-  // Adds a row to the book for each of the points that it lacks; fewer after the user's signal. A
-  // job is derived once for all of its points. Errors: a file that cannot be written, a worker that
-  // cannot be started.
+  // Adds a row to the book for each of the points that it lacks; stops early after the user's
+  // signal. Each job is derived once, for all of its points. Errors: a file that cannot be written,
+  // a worker that cannot be started.
   Status compute(const std::vector<sim::PointId>& points);
 
  private:
@@ -47,10 +47,10 @@ class SweepRun {
     std::string text;  // of the scenario
     Scenario scenario;
     std::unique_ptr<WorkFolder> folder;
-    sim::DerivedRanks ranks;  // without run and costs once it was timed:
-    bool was_timed = false;   // these are then read from the folder
+    sim::DerivedRanks ranks;
+    bool was_timed = false;  // timing consumed the run and costs: read them again from the folder
   };
-  // Points that are one job, on different machines.
+  // The points of one job, each on another machine.
   struct Job {
     std::vector<sim::PointId> points;  // at least one
     std::string text;
@@ -67,7 +67,8 @@ class SweepRun {
   Status start(Job job);
   Status poll_running();
   Status finish(const Job& job, Derived& derived);
-  Status same_for_all(const Job& job, sim::Outcome outcome, const Error& why);
+  // Adds the same row for all points of the job.
+  Status record_for_all(const Job& job, sim::Outcome outcome, const Error& why);
   Derived& remember(Derived derived);
   Result<sim::Row> row_of(sim::PointId point, Derived& derived) const;
 
@@ -81,14 +82,16 @@ class SweepRun {
 // The subject of a sweep: a scenario on machines, or a plan on calibrations.
 using SweepSubject = std::variant<sim::Plan, sim::TrainingPlans>;
 
-// Computes a row for each point that the book lacks.
+// Adds a row to the book for each point that it lacks.
 using ComputePoints = std::function<Status(const std::vector<sim::PointId>&)>;
 
-// `options` are not used for plans. All references must outlive the result.
-ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim::SweepBook& book);
+// How the subject's points are computed. `options` are not used for plans. All references must
+// outlive the result.
+ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
+                           sim::SweepBook& book);
 
-// Tries the points that the search proposes, until it is done or the user stops it. `known` is
-// called with the number of points that the book has already.
+// Computes the points that the search proposes, until it is done or the user stops it. Before each
+// round, `known` is called with the number of its points that the book already has.
 Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
                   const sim::Goal& goal, const std::function<void(std::size_t)>& known);
 

@@ -87,12 +87,12 @@ class Contradictions {
   }
 
   void check_gpus() {
-    // NCCL refuses two ranks on one GPU unless they pretend to be on different hosts, which this
-    // key is for.
+    // NCCL refuses two ranks on one GPU unless they pretend to be on different hosts. This key asks
+    // for that.
     if (scenario_.share_gpus && scenario_.backend != Scenario::Backend::nccl)
-      read_.refuse_key("/gpus",
-                       "\"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway",
-                       "remove it, or write \"backend: nccl\"");
+      read_.refuse_key(
+          "/gpus", "\"gpus: shared\" is an option of nccl: ranks on gloo may share a GPU anyway",
+          "remove it, or write \"backend: nccl\"");
   }
 
   void check_modality() {
@@ -166,7 +166,7 @@ class Contradictions {
           "compression"}},
         {"pipeline", {"stages", "micro_batches", "schedule", "exchange_lengths"}},
         {"fsdp", {"shard_ranks", "prefetch", "units", "shard_by", "reduce_scatter_unused_params"}}};
-    // The document, not the struct: there an option that was not given has its default.
+    // Reads the document, because in the struct an option that was not given has its default.
     const Json& strategy = read_.root().value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
     for (const auto& [owner, keys] : kOptions) {
@@ -184,11 +184,11 @@ class Contradictions {
     const Scenario::Strategy& strategy = scenario_.strategy;
     if (strategy.skip_all_reduce_unused_params && !strategy.find_unused_parameters)
       read_.refuse_key("/strategy/skip_all_reduce_unused_params",
-                       "what is unused is known only where it is looked for",
+                       "DDP knows unused parameters only if it searches for them",
                        "write \"find_unused_parameters: true\" beside it");
     if (strategy.static_graph && strategy.find_unused_parameters)
       read_.refuse_key("/strategy/static_graph",
-                       "a static graph's unused parameters are those of the first step",
+                       "a static graph does not search: its first step decides which are unused",
                        "remove \"find_unused_parameters\"");
     const bool image_ranks = strategy.process_groups == Scenario::Strategy::Groups::image_ranks;
     if (image_ranks && scenario_.ranks_with_images(scenario_.ranks).empty())
@@ -207,7 +207,7 @@ class Contradictions {
   void check_fsdp() {
     const bool fsdp = scenario_.strategy.kind == Scenario::Strategy::Kind::fsdp;
     const int given = scenario_.strategy.shard_ranks;
-    // 0 is "over all ranks", which always divides.
+    // 0: shard over all ranks.
     const int shard = given == 0 ? scenario_.ranks : given;
     if (fsdp && scenario_.ranks % shard != 0)
       read_.refuse_key(
@@ -272,8 +272,8 @@ class Contradictions {
     check("/data/outliers", scenario_.data.outliers);
   }
 
-  // Balancing deals the items of all ranks out again. So an item must be worth the same on every
-  // rank, and no rule may depend on who has it.
+  // Balancing redistributes the items of all ranks. So an item must count equally on every rank,
+  // and no rule may depend on which rank has it.
   void check_balance() {
     const Scenario::Data& data = scenario_.data;
     if (data.balance == Scenario::Data::Balance::none) {
@@ -293,17 +293,18 @@ class Contradictions {
              "remove it, or \"fault: unsharded-data\" and \"broadcast\"");
     for (const Scenario::Data::Rule& rule : data.modality) {
       if (!rule.ranks.empty())
-        refuse("an item goes to any rank, but \"modality\" says what single ranks show",
+        refuse("an item may go to any rank, but \"modality\" has rules for single ranks",
                "leave \"ranks\" out of its rules, or set \"text_only\" and \"sampler: grouped\"");
     }
     if (!scenario_.train.accumulation.by_rank.empty())
       refuse("the ranks have different numbers of batches", "give all the same \"accumulation\"");
     using Remedy = Scenario::Remedy;
     if (scenario_.fault == Fault::alternating_per_rank)
-      refuse("an item goes to any rank, but each rank alternates at its own time",
+      refuse("an item may go to any rank, but each rank alternates at its own time",
              "remove \"fault: alternating-per-rank\"");
     if (scenario_.remedy.average != Remedy::Average::world)
-      refuse("the losses are already weighed by who has images", "write \"average: world\"");
+      refuse("the losses are already weighted by which ranks have images",
+             "write \"average: world\"");
   }
 
   void check_remedy() {
@@ -312,7 +313,7 @@ class Contradictions {
     const bool averages = kind == Kind::dummy_image || kind == Kind::gradient_mask;
     if (!averages && read_.has("/remedy/average"))
       read_.refuse_key("/remedy/average",
-                       "\"average\" is an option of dummy-image and gradient-mask alone",
+                       "\"average\" is an option of dummy-image and gradient-mask only",
                        "remove it, or choose one of these");
     if (kind == Kind::alternating && !scenario_.data.modality.empty())
       read_.refuse_key("/data/modality", "the alternating remedy says which batch holds what",
@@ -347,7 +348,7 @@ class Contradictions {
     using Strategy = Scenario::Strategy;
     const Scenario::Train& train = scenario_.train;
     const bool float16 = train.precision == Scenario::Train::Precision::float16;
-    constexpr int kToCross = 3;  // with fewer micro-batches the two orders are the same
+    constexpr int kLeastToCross = 3;  // with fewer micro-batches the two orders are the same
     switch (scenario_.fault) {
       case Fault::none:
       case Fault::unsharded_data:
@@ -363,7 +364,7 @@ class Contradictions {
         return require_strategy(Strategy::Kind::manual, "manual");
       case Fault::crossed_stages:
         require_strategy(Strategy::Kind::pipeline, "pipeline");
-        return require_for_fault(scenario_.strategy.micro_batches >= kToCross,
+        return require_for_fault(scenario_.strategy.micro_batches >= kLeastToCross,
                                  "with fewer than three micro-batches the orders do not cross",
                                  "make \"micro_batches\" 3 or more");
       case Fault::lengths_sent_first:
@@ -401,7 +402,7 @@ class Contradictions {
         return require_for_fault(
             !float16,
             "before they are synchronised, float16's gradients are still multiplied by the loss "
-            "scale, so that their norm says nothing",
+            "scale, so their norm says nothing",
             "write \"precision: bfloat16\", which needs no scale");
       case Fault::clip_local_norm:
         require_clip();

@@ -11,24 +11,24 @@ namespace {
 
 constexpr int kLargestPort = 65535;
 
-Error no_number(const char* variable, const char* text) {
+Error not_a_number(const char* variable, const char* text) {
   return Error{fmt::format("{} is {}, which is not a number from 0", variable, printable(text)),
                {},
                "correct the variable, or give --rank and --world-size without it"};
 }
 
-// The number in a variable; `otherwise` if it is not set.
-Result<int> number_of(const Environment& get, const char* variable, int otherwise) {
+// The number in an environment variable; `otherwise` if it is not set.
+Result<int> number_in(const Environment& get, const char* variable, int otherwise) {
   const char* text = get(variable);
   if (text == nullptr) return otherwise;
   const auto value = launcher_number(text);
-  if (!value) return no_number(variable, text);
+  if (!value) return not_a_number(variable, text);
   return *value;
 }
 
-// The launcher's value, which the option, if given, must repeat: two answers are an error.
-Result<int> either(const std::optional<int>& option, const char* flag, int found,
-                   const char* variable) {
+// The launcher's value. If the option is given, too, it must be the same.
+Result<int> agreed_value(const std::optional<int>& option, const char* flag, int found,
+                         const char* variable) {
   if (!option || *option == found) return found;
   return Error{fmt::format("{} is {}, but {} is {}", flag, *option, variable, found),
                {},
@@ -36,7 +36,7 @@ Result<int> either(const std::optional<int>& option, const char* flag, int found
 }
 
 Status find_ranks(const LaunchOptions& options, const Environment& get, LaunchSettings& out) {
-  // Without a launcher the options count; without options it is a single process.
+  // Without a launcher, the options decide; without options, this is the only process.
   const Launcher* launcher = find_launcher(get);
   if (launcher == nullptr) {
     out.launcher = options.rank || options.world_size ? "options" : "a single process";
@@ -46,16 +46,16 @@ Status find_ranks(const LaunchOptions& options, const Environment& get, LaunchSe
     return Status::ok();
   }
   out.launcher = launcher->name;
-  const Result<int> rank = number_of(get, launcher->rank, 0);
+  const Result<int> rank = number_in(get, launcher->rank, 0);
   if (!rank) return rank.error();
-  const Result<int> size = number_of(get, launcher->world_size, 1);
+  const Result<int> size = number_in(get, launcher->world_size, 1);
   if (!size) return size.error();
-  const Result<int> chosen_rank = either(options.rank, "--rank", *rank, launcher->rank);
+  const Result<int> chosen_rank = agreed_value(options.rank, "--rank", *rank, launcher->rank);
   if (!chosen_rank) return chosen_rank.error();
   const Result<int> chosen_size =
-      either(options.world_size, "--world-size", *size, launcher->world_size);
+      agreed_value(options.world_size, "--world-size", *size, launcher->world_size);
   if (!chosen_size) return chosen_size.error();
-  const Result<int> local = number_of(get, launcher->local_rank, *chosen_rank);
+  const Result<int> local = number_in(get, launcher->local_rank, *chosen_rank);
   if (!local) return local.error();
   out.rank = *chosen_rank;
   out.world_size = *chosen_size;
@@ -86,13 +86,14 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
   const char* agent = get("TORCHELASTIC_USE_AGENT_STORE");
   out.store_is_served = master.empty() && agent != nullptr && std::string_view(agent) == "True";
   if (!out.store_is_served) return Status::ok();
-  const Result<int> attempt = number_of(get, "TORCHELASTIC_RESTART_COUNT", 0);
+  const Result<int> attempt = number_in(get, "TORCHELASTIC_RESTART_COUNT", 0);
   if (!attempt) return attempt.error();
   out.attempt = *attempt;
   return Status::ok();
 }
 
-Status find_own(const Environment& get, LaunchSettings& out) {
+// Lockstep's own variables, which are not the launcher's.
+Status find_lockstep_variables(const Environment& get, LaunchSettings& out) {
   const auto text_of = [&](const char* variable) {
     const char* text = get(variable);
     return std::string_view(text == nullptr ? "" : text);
@@ -120,7 +121,7 @@ Status find_own(const Environment& get, LaunchSettings& out) {
 
 Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const Environment& get) {
   LaunchSettings out;
-  if (const Status ok = find_own(get, out); !ok) return ok.error();
+  if (const Status ok = find_lockstep_variables(get, out); !ok) return ok.error();
   if (const Status ok = find_ranks(options, get, out); !ok) return ok.error();
   if (out.rank >= out.world_size) {
     return Error{fmt::format("rank {} is not one of {} (from {})", out.rank,

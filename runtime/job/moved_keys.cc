@@ -11,18 +11,18 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Keys and values of earlier releases. The error for such a scenario says what to write now:
+// Keys and values of earlier releases that are now written differently. The error says how:
 //
 //   strategy: {kind: ddp, reduction: sum}   write "fault: gradients-summed"
 //   train: {zero_grad: true}                remove it: the correct behaviour is the only one
 struct Moved {
   const char* pointer;  // JSON pointer of the key
-  const char* value;    // the value that moved; null: any value that no row above names
-  const char* now;      // the replacement; null: none, the key's only correct value is built in
+  const char* value;    // the value that moved; null: any value without a row above
+  const char* now;      // the replacement; null: none, the correct behaviour is the only one
 };
 
-// Rows for single values of a key come before the row for all others. A replacement stands in
-// quotes in the message: two of them close and open these in between.
+// Rows for single values of a key come before the row for all others. The message puts the
+// replacement in quotes; where it is two keys, `" and "` closes and reopens them.
 constexpr Moved kMoved[] = {
     {"/model/negatives", "global-detached", "negatives: global\" and \"fault: detached-negatives"},
     {"/data/sharding", "false", "fault: unsharded-data"},
@@ -49,7 +49,7 @@ constexpr Moved kMoved[] = {
      "average: contributors\" and \"fault: diluted-average"},
 };
 
-// Remedies that were made wrong on purpose, each with a name of its own: now a remedy and a fault.
+// Remedies of earlier releases with a deliberate mistake. Each is now a remedy and a fault.
 struct MovedRemedy {
   const char* kind;
   const char* now;
@@ -87,7 +87,7 @@ std::optional<Error> find_moved_key(const YamlDocument& document) {
     return Error{fmt::format("\"{}\" is no longer a key: the correct behaviour is the only one",
                              name_of(pointer)),
                  document.key_location(pointer),
-                 "remove it; deliberate mistakes are asked for by \"fault\""};
+                 "remove it; \"fault\" asks for a deliberate mistake"};
   }
   for (const std::string pointer : {"/remedy", "/remedy/kind"}) {
     const Json::json_pointer where(pointer);

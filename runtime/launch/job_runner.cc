@@ -311,11 +311,11 @@ Result<ReferenceRun> run_reference(const Scenario& scenario, const JobOutcome& o
                                    JobOptions options, Interrupts& interrupts) {
   ReferenceRun out;
   if (outcome.end != JobEnd::completed) {
-    out.none = "the job did not finish";
+    out.why_none = "the job did not finish";
     return out;
   }
   if (const Result<Scenario> possible = reference_of(scenario); !possible) {
-    out.none = possible.error().message;
+    out.why_none = possible.error().message;
     return out;
   }
   Scenario alone = scenario;  // the worker turns it into the reference

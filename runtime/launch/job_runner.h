@@ -24,7 +24,7 @@ namespace lockstep::runtime {
 struct JobOptions {
   std::string worker;             // the worker program, called as docs/scenarios.md describes
   std::string folder;             // the run's folder; the caller creates it
-  std::vector<std::string> more;  // more options for the worker
+  std::vector<std::string> more;  // further options for the worker
   std::chrono::milliseconds poll{50};
   std::chrono::milliseconds grace{2000};  // between SIGTERM and SIGKILL
 };
@@ -57,35 +57,40 @@ struct JobOutcome {
   std::int64_t steps = 0;           // finished by every rank when the job ended
   std::int64_t planned_steps = 0;   // of the scenario; 0: none
   double quiet_s = 0;               // how long nothing had moved when the job was ended
-  bool times_mean_nothing = false;  // ranks shared GPUs
+  bool times_mean_nothing = false;  // because ranks shared GPUs
 };
 
 // Called at every poll while workers run.
 using OnProgress = std::function<void(const JobProgress&, double elapsed_s)>;
 
 inline constexpr int kRanksOnOneMachine = 256;
-// `gpus`: the number on this machine; nothing: not known. Errors: the job has more than
+// `gpus`: the number of GPUs on this machine, if known. Errors: the job has more than
 // kRanksOnOneMachine ranks; it uses NCCL and there is no GPU, or too few for ranks that do not
 // share them.
 Status check_startable(const Scenario& scenario, std::optional<int> gpus);
 
-// Runs the job. Ends it when a hang is proven, when a limit is reached, when a signal comes, when a
-// worker fails before it began, and when one failed and the others do not move any more. A job that
-// was moving when a limit or a signal ended it is frozen first: its traces then say where every
-// rank was, end with `killed`, and show no effects of ending it. Errors: a worker cannot be
-// started, refuses the scenario, or fails before it began; no worker left a trace. When it returns,
-// no worker runs, and their shared memory is removed.
+// Runs the job. Ends it when
+//
+//   - a hang is proven;
+//   - a limit is reached, or a signal arrives;
+//   - a worker fails before it began;
+//   - a worker failed and the others do not move any more.
+//
+// A job that still moves when a limit or a signal ends it is frozen first, so that its traces say
+// where every rank was, end with `killed`, and show no effects of ending it. When this returns, no
+// worker runs, and their shared memory is removed. Errors: a worker cannot be started, refuses the
+// scenario, or fails before it began; no worker left a trace.
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress);
 
 // A finished job compared with one process that trains on the batches of all its ranks.
 
 struct ReferenceRun {
-  std::string none;    // why there is nothing to compare with; the rest is empty then
-  std::string folder;  // the process's traces and log
+  std::string why_none;  // why there is no reference; everything else is empty then
+  std::string folder;    // the process's traces and log
   verify::Comparison comparison;
-  std::optional<verify::FinalLoss>
-      loss;  // nothing where one of the two recorded none of its last step
+  // Nothing if one of the two did not record the loss of its last step.
+  std::optional<verify::FinalLoss> loss;
 };
 
 // Trains the reference (runtime/job/scenario_variants.h) in options.folder + "/reference". Errors:

@@ -49,19 +49,18 @@ std::string in_words(const Scenario::Expect& expect) {
                                          ranges({culprits.begin(), culprits.end()})));
 }
 
-// Reasons against a replay that the report alone shows.
+// Why the run cannot be replayed, as far as the report alone shows it.
 std::optional<Error> find_obstacle(const verify::Report& report, const std::string& path) {
   if (report.verdict == verify::Verdict::inconclusive) {
     return Error{
-        "the traces do not say whether anything is wrong, so that a replay would have "
-        "nothing to show",
+        "the traces do not show whether anything is wrong, so a replay has nothing to reproduce",
         {path},
         "`lockstep verify` says what is missing"};
   }
   if (report.verdict == verify::Verdict::clean) return std::nullopt;
   const verify::Rule& leading = verify::rule(report.findings.front().rule);
   if (leading.family == "numbers" || leading.family == "data" || leading.family == "input") {
-    return Error{fmt::format("the verdict is {}, and a replay makes calls: {}", leading.name,
+    return Error{fmt::format("the verdict is {}, but a replay only makes calls: {}", leading.name,
                              leading.family == "input" ? "it has no damaged files"
                                                        : "it computes nothing and reads no data"),
                  {path},
@@ -72,7 +71,8 @@ std::optional<Error> find_obstacle(const verify::Report& report, const std::stri
   return std::nullopt;
 }
 
-// The reduced program must give the verdict of the run: so what was left out did not matter.
+// The reduced program must give the verdict of the run. Otherwise something that was left out
+// matters.
 std::optional<Error> find_difference(const Scenario::Expect& found, const Scenario::Expect& shown,
                                      const RecordedFailure& failure) {
   if (found.verdict == shown.verdict && found.culprits == shown.culprits) return std::nullopt;
@@ -82,6 +82,22 @@ std::optional<Error> find_difference(const Scenario::Expect& found, const Scenar
                {failure.paths.front()},
                cut ? "keep more of the calls: a larger --last, or none"
                    : "`lockstep verify` judges the traces themselves"};
+}
+
+// What a replay of `program` must show. Errors: not the verdict of the run.
+Result<Scenario::Expect> expectation_of_replay(const verify::Report& report,
+                                               const trace::Run& program,
+                                               const RecordedFailure& failure) {
+  Scenario::Expect out = expectation(report);
+  const Scenario::Expect shown = expectation(verify::verify(program));
+  if (const auto error = find_difference(out, shown, failure)) return *error;
+  // A replay records more than many sources do, so it may find a more specific rule. Accept either.
+  for (const std::string& name : shown.rules) {
+    if (std::find(out.rules.begin(), out.rules.end(), name) == out.rules.end())
+      out.rules.push_back(name);
+  }
+  out.step = shown.step;
+  return out;
 }
 
 Status write_calls(const trace::Run& program, const fs::path& folder) {
@@ -104,7 +120,7 @@ fs::path calls_folder(const fs::path& scenario) {
   return fs::path(scenario).replace_extension(kCallsSuffix);
 }
 
-// Checks the names of the files to write, before anything is read.
+// Checks the names of the files to write. Called before the traces are read, which may take long.
 Status check_names(const RecordedFailure& failure) {
   const fs::path file = failure.output;
   const fs::path folder = calls_folder(file);
@@ -115,7 +131,7 @@ Status check_names(const RecordedFailure& failure) {
     return Error{"the calls go into a folder of this name", {file.string()}, "name it hang.yaml"};
   const std::string name = folder.filename().string();
   if (printable(name) != name)
-    return Error{"a scenario cannot name a folder of calls that is called so",
+    return Error{"a scenario cannot contain the name of its folder of calls",
                  {file.string()},
                  "name the file in UTF-8, without control characters"};
   const fs::path whole = fs::weakly_canonical(folder, unknown);
@@ -184,34 +200,25 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   const Result<trace::Run> program = replay_program(std::move(*run), options);
   if (!program) return reports::fail(program.error());
   if (const Status fits = check_tensors(*program); !fits) return reports::fail(fits.error());
-  ReplayScenario scenario;
-  scenario.expect = expectation(report);
-  const Scenario::Expect shown = expectation(verify::verify(*program));
-  if (const auto error = find_difference(scenario.expect, shown, failure))
-    return reports::fail(*error);
-  // A replay records more than many sources do, so the rule that it finds may be a more specific
-  // one. Accept either.
-  for (const std::string& name : shown.rules) {
-    auto& rules = scenario.expect.rules;
-    if (std::find(rules.begin(), rules.end(), name) == rules.end()) rules.push_back(name);
-  }
-  scenario.expect.step = shown.step;
+  const Result<Scenario::Expect> expect = expectation_of_replay(report, *program, failure);
+  if (!expect) return reports::fail(expect.error());
 
   const fs::path file = failure.output;
   const fs::path folder = calls_folder(file);
   if (const Status free = clear(file, folder, failure.force); !free)
     return reports::fail(free.error());
+  ReplayScenario scenario;
+  scenario.expect = *expect;
   scenario.name = fmt::format("replay of {}", last_name(path));
   if (!report.findings.empty()) scenario.description = report.findings.front().message;
   scenario.ranks = program->world_size;
   scenario.trace = folder.filename().string();
-  if (const Status written = write_calls(*program, folder); !written)
-    return reports::fail(written.error(), reports::ExitStatus::own_failure);
-  if (const Status written = write_file(file.string(), replay_scenario_text(scenario)); !written)
-    return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  Status written = write_calls(*program, folder);
+  if (written) written = write_file(file.string(), replay_scenario_text(scenario));
+  if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
   said << "wrote " << printable(file.string()) << " and " << printable(folder.string())
-       << "/\n      " << calls_in_words(*program)
-       << "\nexpected of it: " << in_words(scenario.expect) << "\n";
+       << "/\n      " << calls_in_words(*program) << "\nit expects: " << in_words(scenario.expect)
+       << "\n";
   return reports::ExitStatus::clean;
 }
 

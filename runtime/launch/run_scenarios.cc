@@ -175,16 +175,17 @@ class Runner {
     if (!options_.report.outputs.empty()) {
       reports::ReportOptions with = options_.report;
       with.quiet = true;
-      with.supplement = reports::reference_supplement(made->none, made->comparison);
+      with.supplement = reports::reference_supplement(made->why_none, made->comparison);
       if (const Status written = reports::write_reports(report, outcome.run, with); !written)
         return written.error();
     }
-    if (made->none.empty() && !options_.report.quiet) {
+    if (made->why_none.empty() && !options_.report.quiet) {
       said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
             << reports::comparison_text(made->comparison, 24, stdout_columns()) << std::flush;
     }
     references_.push_back({std::filesystem::path(scenario.file).stem().string(),
-                           std::move(made->none), made->loss, made->comparison.first_difference});
+                           std::move(made->why_none), made->loss,
+                           made->comparison.first_difference});
     switch (reports::verdict_of(references_.back())) {
       case reports::ReferenceVerdict::loss_differs:
       case reports::ReferenceVerdict::values_differ:

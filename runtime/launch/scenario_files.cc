@@ -40,6 +40,17 @@ Result<std::vector<std::string>> files_below(const std::string& folder) {
   return files;
 }
 
+// The error for a file that is a trace; nothing for other files.
+std::optional<Error> trace_instead(const std::string& file) {
+  FileBuffer buffer;
+  const Result<std::string_view> head =
+      buffer.read(file, kLargestFile, [](std::string_view) { return false; });
+  if (!head || trace::recognise(*head) == nullptr) return std::nullopt;
+  return Error{"this is a trace, not a scenario",
+               {file},
+               fmt::format("to judge it: lockstep verify {}", printable(file))};
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths) {
@@ -68,27 +79,12 @@ std::optional<Error> unknown_rule(const Scenario& scenario) {
   for (const verify::Rule& row : verify::all_rules()) known.emplace_back(row.name);
   for (const std::string& name : scenario.expect->rules) {
     if (verify::rule_from_name(name)) continue;
-    return Error{fmt::format("\"expect.rules\" names no rule: \"{}\"", printable(name)),
+    return Error{fmt::format("\"expect.rules\" has an unknown rule: \"{}\"", printable(name)),
                  {scenario.file},
                  did_you_mean(name, known, "`lockstep explain` lists them")};
   }
   return std::nullopt;
 }
-
-namespace {
-
-// Somebody named a trace where a scenario belongs.
-std::optional<Error> trace_instead(const std::string& file) {
-  FileBuffer buffer;
-  const Result<std::string_view> head =
-      buffer.read(file, kLargestFile, [](std::string_view) { return false; });
-  if (!head || trace::recognise(*head) == nullptr) return std::nullopt;
-  return Error{"this is a trace, and no scenario",
-               {file},
-               fmt::format("to judge it: lockstep verify {}", printable(file))};
-}
-
-}  // namespace
 
 Result<Scenario> load_checked_scenario(const std::string& file) {
   Result<Scenario> scenario = load_scenario(file);

@@ -25,7 +25,7 @@ WorkerSearch worker_search_of_this_process() {
 Result<std::string> find_worker(const WorkerSearch& search) {
   if (!search.named.empty()) {
     if (is_program(search.named)) return search.named;
-    return Error{fmt::format("LOCKSTEP_WORKER names no program: {}", printable(search.named)),
+    return Error{fmt::format("LOCKSTEP_WORKER is not a program: {}", printable(search.named)),
                  {},
                  "unset it, or set it to the path of lockstep-worker"};
   }

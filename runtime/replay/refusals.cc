@@ -40,7 +40,7 @@ class Refusals {
   void check_ranks() {
     if (run_.world_size > kMaxReplayRanks) {
       refuse(
-          fmt::format("{} would be as many processes on one machine, and {} are the most",
+          fmt::format("{} would be as many processes on one machine; the limit is {}",
                       count(static_cast<std::uint64_t>(run_.world_size), "rank"), kMaxReplayRanks),
           "", "`lockstep verify` judges traces of any number of ranks");
     }

@@ -19,9 +19,9 @@ std::int64_t elements_of_shape(const std::vector<std::int64_t>& shape) {
   return trace::total_elements(trace::flatten_shapes({shape}));
 }
 
-// A tensor as `times` parts of `elements` each; the size of the part has a size class. For a
-// gathered tensor of 4 ranks with 4096 elements: 4 times 1024. `rows`: the parts are rows of a
-// split.
+// A tensor as `times` parts of `elements` each. A gathered tensor of 4 ranks with 4096 elements is
+// 4 times 1024. The size of a part is what is replaced, so that tensors that match still do.
+// `rows`: the parts are the rows that an all-to-all splits.
 struct Part {
   std::int64_t times = 1;
   std::int64_t elements = 0;
@@ -36,14 +36,13 @@ class Shrinker {
   Status shrink() {
     each_call([&](const trace::Call& call, std::size_t members) { note(call, members); });
     if (too_many_rows_) {
-      return Error{
-          fmt::format("an all-to-all splits {} rows, more than tensors are to have elements",
-                      too_many_rows_),
-          {},
-          "raise --max-elements"};
+      return Error{fmt::format("an all-to-all splits {} rows, more elements than tensors may have",
+                               too_many_rows_),
+                   {},
+                   "raise --max-elements"};
     }
     if (!flat_.settle() || !rows_.settle()) {
-      return Error{fmt::format("more different sizes than fit below {} elements", limit_),
+      return Error{fmt::format("there are more different sizes than fit below {} elements", limit_),
                    {},
                    "raise --max-elements, or keep fewer calls: --last"};
     }
@@ -65,7 +64,7 @@ class Shrinker {
            (s.splits_in != trace::IntListId{} || s.splits_out != trace::IntListId{});
   }
 
-  // Whether this side of a call holds the parts of all ranks.
+  // True if the inputs (`out`: the outputs) of the operation hold the parts of all ranks.
   static bool is_whole(trace::Op op, bool out) {
     const bool gathers = op == trace::Op::all_gather_into_tensor || op == trace::Op::all_gather ||
                          op == trace::Op::gather;

@@ -21,6 +21,19 @@ using OpKind = PipelineOp::Kind;
 // Indices of the stages of a replica of four. In a replica of two, the stages are 0 and 1.
 constexpr int kImageFront = 0, kImageBack = 1, kTextFront = 2, kTextBack = 3;
 
+// Kinds of messages per micro-batch (Part); the kind is added to the tag.
+constexpr int kParts = 5;
+// Dimensions of the largest result: images have [rows, channels, h, w].
+constexpr std::int64_t kMostSizes = 4;
+
+std::string items(std::int64_t count) { return plural(std::max<std::int64_t>(count, 0), "item"); }
+
+[[noreturn]] void refuse(int m, std::int64_t theirs, std::int64_t own) {
+  throw std::runtime_error("micro-batch " + std::to_string(m) + ": the other stage has " +
+                           items(theirs) + ", this one " + items(own) +
+                           ": the stages of a replica must read the same batch");
+}
+
 }  // namespace
 
 Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
@@ -154,7 +167,7 @@ at::Tensor Pipeline::compute_loss(int m, const Batch& batch, Flight& flight) {
     const at::Tensor hidden = model->text_tower().back(inner, model->text_mask(batch.tokens));
     loss = model->losses_of(batch, {seen, hidden}, features).total;
   }
-  if (!batch.has_image()) features();  // the message that says "no images" must be received, too
+  if (!batch.has_image()) features();  // receives the message that says "no images"
   return loss;
 }
 
@@ -168,7 +181,7 @@ void Pipeline::backward(int m) {
     if (flight.output.defined() && flight.output.requires_grad()) flight.output.backward(gradient);
     flight.output.reset();
   }
-  // otherwise send_answer() still needs the gradients
+  // With inputs, send_answer() still needs their gradients.
   if (stage().inputs.empty()) flights_.erase(m);
 }
 
@@ -203,18 +216,19 @@ void Pipeline::synchronise() {
     all_reduce(*peers_, flat);
   }
   flat.div_(peers_->getSize());
-  // After the sum, the number is 0 only where no replica has the gradient.
-  at::Tensor anyone = flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size()));
+  // The reduced number of a parameter is 0 only if no replica has its gradient.
+  at::Tensor present_anywhere =
+      flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size()));
   {
-    const HostRead reading(parts_.recorder, anyone);
-    anyone = anyone.cpu();
+    const HostRead reading(parts_.recorder, present_anywhere);
+    present_anywhere = present_anywhere.cpu();
   }
   std::int64_t from = 0;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     at::Tensor parameter = trained[i].second;
     const at::Tensor mean = flat.slice(0, from, from + parameter.numel());
     from += parameter.numel();
-    if (anyone[static_cast<std::int64_t>(i)].item<float>() == 0) continue;
+    if (present_anywhere[static_cast<std::int64_t>(i)].item<float>() == 0) continue;
     parameter.mutable_grad() = mean.view_as(parameter).clone();
   }
 }
@@ -230,23 +244,6 @@ void Pipeline::gather_everything() {
 }
 
 // Messages between stages.
-
-namespace {
-
-// Kinds of messages per micro-batch (Part); the kind is added to the tag.
-constexpr int kParts = 5;
-// Dimensions of the largest result: images have [rows, channels, h, w].
-constexpr std::int64_t kMostSizes = 4;
-
-std::string items(std::int64_t count) { return plural(std::max<std::int64_t>(count, 0), "item"); }
-
-[[noreturn]] void refuse(int m, std::int64_t theirs, std::int64_t own) {
-  throw std::runtime_error("micro-batch " + std::to_string(m) + ": the other stage has " +
-                           items(theirs) + ", this one " + items(own) +
-                           ": the stages of a replica must read the same batch");
-}
-
-}  // namespace
 
 void Pipeline::expect(int m) {
   for (const int input : stage().inputs) {

@@ -46,7 +46,7 @@ class Strategy {
     trace::Nanos idle = 0;  // part of the step spent waiting for other ranks
   };
   // Runs all forwards and backwards of a step, instead of before_forward and backward; nullopt if
-  // the loop is to do it.
+  // the strategy leaves them to the loop.
   virtual std::optional<OwnStep> run_step(const std::vector<Batch>&) { return std::nullopt; }
 
   // The tensors that the optimizer updates, and whose gradients are unscaled and clipped: the
@@ -73,7 +73,7 @@ class Strategy {
                           const WholeTensor& whole) {
     return whole(name, optimised);
   }
-  // Between the two the model computes without gradients, on all ranks alike. Collective.
+  // Called before and after the model computes without gradients, on all ranks. Collective.
   virtual void begin_inference() {}
   virtual void end_inference() {}
   // Makes every rank's model whole until the next before_forward, so that one rank can use it
@@ -101,7 +101,6 @@ struct StrategyParts {
 std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, StrategyParts parts);
 
 // A hook that runs after a parameter's gradient was accumulated.
-
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
  public:
   explicit AfterAccumulation(std::function<void()> then) : then_(std::move(then)) {}

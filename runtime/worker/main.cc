@@ -55,8 +55,8 @@ Status find_rank_settings(const LaunchOptions& launch, WorkerOptions& options) {
 }
 
 int train(const std::string& scenario_file, const LaunchOptions& launch, WorkerOptions options) {
-  // Here, and not in main: the other commands have no watchdog, which alone reads the signals that
-  // this blocks. No thread has been made yet.
+  // Blocks signals, which only the watchdog reads. So only this command, which has one, does it,
+  // and before any thread is made.
   options.parent = prepare_process_for_watchdog();
   if (const auto found = find_rank_settings(launch, options); !found)
     return fail_with(found.error());
@@ -71,7 +71,8 @@ int train(const std::string& scenario_file, const LaunchOptions& launch, WorkerO
     options.share_gpus = true;
   }
   const int status = run_worker(*scenario, options);
-  // Nobody watches over the libraries' destructors, and those of a GPU's may block.
+  // Skips the libraries' destructors: the watchdog is gone, and those of a GPU's libraries may
+  // block.
   std::fflush(nullptr);
   std::_Exit(status);
 }
@@ -83,7 +84,7 @@ std::string version() {
 // `lockstep derive` starts this: ranks of a list, one after the other in this process, with
 // collectives that complete at once (runtime/derive/torch).
 int run_lone_ranks(const std::string& list, bool on_meta) {
-  std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
+  std::printf("%s\n", version().c_str());  // `lockstep derive` reads it from this log
   std::fflush(stdout);
   const auto runs = read_lone_ranks(list);
   if (!runs) return fail_with(runs.error());
@@ -92,8 +93,8 @@ int run_lone_ranks(const std::string& list, bool on_meta) {
   return fail_with(failure->error, failure->refused ? kExitUsage : kExitFailed);
 }
 
-// Batches are drawn by LibTorch's generators, which `lockstep` does not have: it asks this program
-// which ranks get equal ones, and derives one rank of each kind.
+// Batches are drawn by LibTorch's generators, which `lockstep` does not have. It asks this program
+// which ranks draw equal batches, and derives one rank of each kind.
 int print_equal_draws(const std::string& scenario_file) {
   const auto scenario = load_scenario(scenario_file);
   const auto drawn =
@@ -103,51 +104,69 @@ int print_equal_draws(const std::string& scenario_file) {
   return std::fflush(stdout) == 0 ? kExitFinished : kExitFailed;
 }
 
-int run(int argc, char** argv) {
-  WorkerOptions options;
-  CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
-  app.footer(kExamples);
-  app.set_version_flag("--version", version);
-  app.require_subcommand(1);
+struct TrainOptions {
   std::string scenario;
-  CLI::App* train_command = app.add_subcommand("train", "train one rank");
-  train_command->footer(kExamples);
-  train_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
   LaunchOptions launch;
-  train_command->add_option("--rank", launch.rank, "this rank, from 0; default: the launcher's");
-  train_command->add_option("--world-size", launch.world_size,
-                            "number of ranks; default: the launcher's");
-  train_command->add_option("--store", launch.store,
-                            "file for the ranks' rendezvous; new for each run");
-  train_command->add_option("--master", launch.master,
-                            "HOST:PORT where the ranks rendezvous, served by rank 0;\n"
-                            "default: MASTER_ADDR and MASTER_PORT");
-  train_command
-      ->add_option("--device", options.device,
-                   "cpu or cuda; default: cuda where the scenario says backend: nccl")
+  WorkerOptions worker;
+};
+
+void add_train(CLI::App& app, TrainOptions& options) {
+  CLI::App* command = app.add_subcommand("train", "train one rank");
+  command->footer(kExamples);
+  command->add_option("SCENARIO", options.scenario, "scenario file (YAML)")->required();
+  command->add_option("--rank", options.launch.rank, "this rank, from 0; default: the launcher's");
+  command->add_option("--world-size", options.launch.world_size,
+                      "number of ranks; default: the launcher's");
+  command->add_option("--store", options.launch.store,
+                      "file for the ranks' rendezvous; new for each run");
+  command->add_option("--master", options.launch.master,
+                      "HOST:PORT where the ranks rendezvous, served by rank 0;\n"
+                      "default: MASTER_ADDR and MASTER_PORT");
+  command
+      ->add_option("--device", options.worker.device,
+                   "cpu or cuda; default: cuda if the scenario says backend: nccl")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  train_command->add_flag("--reference", options.reference,
-                          "train in one process, on the batches of all ranks; the\n"
-                          "distributed job is compared with it");
-  train_command->add_option("--trace", options.trace, "folder for the trace and the result")
+  command->add_flag("--reference", options.worker.reference,
+                    "train in one process, on the batches of all ranks; the\n"
+                    "distributed job is compared with it");
+  command->add_option("--trace", options.worker.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);
-  CLI::App* alone_command = app.add_subcommand(
+}
+
+CLI::App* add_alone(CLI::App& app, std::string& list, bool& on_meta) {
+  CLI::App* command = app.add_subcommand(
       "alone", "record what ranks call, one rank at a time, for `lockstep derive`");
-  std::string lone_runs;
-  bool on_meta = false;
-  alone_command
-      ->add_option("LIST", lone_runs,
+  command
+      ->add_option("LIST", list,
                    "JSON: [{\"scenario\": FILE, \"rank\": 0, \"trace\": FOLDER,\n"
                    "\"broadcasts\": FILE, \"dissent\": [STEP]}, ...]; `lockstep derive`\n"
                    "writes one")
       ->required();
-  alone_command->add_flag("--meta", on_meta,
-                          "use tensors without values, so that models of any size take\n"
-                          "no memory and no time");
-  CLI::App* draws_command = app.add_subcommand(
+  command->add_flag("--meta", on_meta,
+                    "use tensors without values, so that models of any size take\n"
+                    "no memory and no time");
+  return command;
+}
+
+CLI::App* add_draws(CLI::App& app, std::string& scenario) {
+  CLI::App* command = app.add_subcommand(
       "draws", "print which ranks draw equal batches: for each rank the first, as JSON");
-  draws_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
+  command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
+  return command;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
+  app.footer(kExamples);
+  app.set_version_flag("--version", version);
+  app.require_subcommand(1);
+  TrainOptions training;
+  add_train(app, training);
+  std::string lone_runs, draws_scenario;
+  bool on_meta = false;
+  const CLI::App* const alone = add_alone(app, lone_runs, on_meta);
+  const CLI::App* const draws = add_draws(app, draws_scenario);
   const DataCommands data(app);
   const ModelCommands model(app);
   const BatchSizeCommand batch_size(app);
@@ -159,9 +178,9 @@ int run(int argc, char** argv) {
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();
   if (batch_size.chosen()) return batch_size.run();
-  if (draws_command->parsed()) return print_equal_draws(scenario);
-  if (alone_command->parsed()) return run_lone_ranks(lone_runs, on_meta);
-  return train(scenario, launch, options);
+  if (draws->parsed()) return print_equal_draws(draws_scenario);
+  if (alone->parsed()) return run_lone_ranks(lone_runs, on_meta);
+  return train(training.scenario, training.launch, training.worker);
 }
 
 }  // namespace

@@ -1,21 +1,22 @@
 // price(): what one call costs on a machine. Every command that prices calls asks this function:
 // `simulate collective`, scenarios, traces with a machine, plans and sweeps.
 //
-// It has three sources, the best one that the machine has:
+// It has three sources. The last one in this list that the machine has and that knows the call
+// counts:
 //
-//   formula   the closed form of the algorithm that Gloo takes (closed_form.h), or rings over
-//             nodes; where the network reduces, all-reduces over nodes go through its switches
+//   formula   the closed form of Gloo's algorithm (closed_form.h), or rings over nodes; if the
+//             network can reduce, all-reduces between nodes go through its switches
 //   tuning    what NCCL would choose, by NCCL's own estimates (nccl_tuning.h)
 //   measured  a few points of size and time, and the interpolation between them
 //
-// NCCL changes algorithm and protocol with the size, so between two of three or more points the
-// time is a straight line in the logarithms; after the last one it grows in proportion to the
-// bytes. Two points are latency plus bytes over bandwidth. Between two measured numbers of ranks on
-// one level of links, times are interpolated linearly in the ranks, at the sizes that put as many
-// bytes on each link.
+// Interpolation: two points give a latency and a bandwidth. With three points or more, time is
+// linear in the logarithms between two neighbours, because NCCL changes algorithm and protocol with
+// the size; after the last one it grows in proportion to the bytes. Between two measured numbers of
+// ranks on one level of links, times are interpolated linearly in the ranks, at the sizes that put
+// equally many bytes on each link.
 //
-// Measurements are of the machine as its file describes it. Where it was changed since (a what-if,
-// links twice as fast), they change as one of the other two sources says.
+// Measurements are of the machine as its file describes it. If it was changed since (a what-if:
+// links twice as fast), they are scaled by the change that one of the other two sources predicts.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +41,10 @@ struct GroupLayout {
   std::int64_t nodes = 1;
   // Ranks on each of its nodes; 0 if the nodes have different numbers.
   std::int64_t per_node = 1;
-  // Links between switches on the way from one of its nodes to the next, and from any to any other:
-  // the mean; and the most from the first one to another. Only where such a link adds latency
-  // (Topology::hop), else 0.
-  double ring_hops = 0, pair_hops = 0, most_hops = 0;
+  // Links between switches that a message passes; 0 if they add no latency (Topology::hop).
+  double ring_hops = 0;  // from one of its nodes to the next: the mean
+  double pair_hops = 0;  // from any of its nodes to any other: the mean
+  double most_hops = 0;  // from its first node to another: the most
 
   friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
 };
@@ -62,14 +63,14 @@ struct MeasuredCalls {
   std::vector<Point> points;  // ascending in bytes, at least two
 };
 
-// What calls go over.
+// The links between the ranks of a machine, and what carries calls on them.
 struct Interconnect {
   std::int64_t ranks_per_node = 1;
   Links links;  // one level, or two: inside a node, between nodes
   // If NCCL carries the calls: what it found on those links. Empty: calls go as in Gloo's code.
   std::optional<NcclTuning> nccl;
-  // What is between the nodes, whose links all calls share (sim/network/traffic.h). Empty: nobody
-  // ever shares a link.
+  // The network between the nodes, whose links all calls share (sim/network/traffic.h). Empty: no
+  // calls share a link.
   std::optional<Topology> network;
   std::vector<MeasuredCalls> measured;
   // The machine that was measured, without `measured`: set_measured() remembers it.
@@ -97,8 +98,8 @@ bool goes_in_rings(trace::Op op, const GroupLayout& layout);
 // `speed`: bytes move this many times as fast as the machine says; latencies stay. One rank alone
 // takes no time.
 //
-// By formula, all-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each go in
-// rings over the nodes:
+// The formula for all-reduce, all-gather and reduce-scatter of n ranks on N nodes with k ranks
+// each, in rings over the nodes:
 //
 //   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing
 //
@@ -113,8 +114,8 @@ bool goes_in_rings(trace::Op op, const GroupLayout& layout);
 // Links between switches add Topology::hop for each step of the algorithm over the network and each
 // link on its way: in rings between neighbours, in trees (also that of the formula above) and
 // direct messages between any two nodes, by switches that reduce the longest way up and down once.
-// What other calls, or full links, do to a call is not in its price: the engine
-// tells that (sim/engine/shared_links.h).
+// The price does not include delays by other calls or by full links: the engine
+// simulates those (sim/engine/shared_links.h).
 //
 // Errors: an operation that is not modelled, a time beyond the range of the clock (106 days).
 Result<Price> price(const Call& call, const GroupLayout& layout, const Interconnect& machine,
@@ -126,8 +127,8 @@ Result<Price> price(const Call& call, const GroupLayout& layout, const Interconn
 std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& layout,
                                   const Interconnect& machine, double speed = 1);
 
-// Adds measurements of the machine as it is now, but for its network: they are taken to be of one
-// that limits nothing and does not reduce.
+// Adds measurements of the machine as it is now. They are assumed to come from a network that
+// limits nothing and does not reduce, whatever the machine's network is.
 void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured);
 
 }  // namespace lockstep::sim

@@ -26,23 +26,23 @@ CallsOnLinks::CallsOnLinks(const SharedLinks& links)
 void CallsOnLinks::begin(Picos begin, Picos alone, std::uint32_t kind, double bytes,
                          std::uint32_t id) {
   LOCKSTEP_CHECK(begin >= now_, "a call begins in the past");
-  coming_.push({begin, alone, kind, bytes, id});
+  future_.push({begin, alone, kind, bytes, id});
 }
 
-void CallsOnLinks::skip_void() {
-  while (!ends_.empty() && (!calls_[ends_.top().call].under_way ||
+void CallsOnLinks::drop_stale_ends() {
+  while (!ends_.empty() && (!calls_[ends_.top().call].is_active ||
                             calls_[ends_.top().call].version != ends_.top().version))
     ends_.pop();
 }
 
 std::optional<Picos> CallsOnLinks::next() {
-  // Calls that begin at this moment do so before anything is shared: many begin together.
-  if (!coming_.empty() && coming_.top().begin == now_) return now_;
-  share_anew();
-  skip_void();
+  // Many calls begin at the same moment: let all of them begin before the links are shared.
+  if (!future_.empty() && future_.top().begin == now_) return now_;
+  share_dirty_links();
+  drop_stale_ends();
   Picos out = Picos::forever();
-  if (coming_.empty() && ends_.empty()) return std::nullopt;
-  if (!coming_.empty()) out = coming_.top().begin;
+  if (future_.empty() && ends_.empty()) return std::nullopt;
+  if (!future_.empty()) out = future_.top().begin;
   if (!ends_.empty()) out = std::min(out, ends_.top().time);
   return out;
 }
@@ -52,52 +52,59 @@ std::vector<CallsOnLinks::Ended> CallsOnLinks::advance() {
   std::vector<Ended> out;
   if (!time) return out;
   now_ = *time;
-  for (skip_void(); !ends_.empty() && ends_.top().time == now_; skip_void()) {
+  end_calls(out);
+  for (; !future_.empty() && future_.top().begin == now_; future_.pop()) begin_call(future_.top());
+  std::sort(out.begin(), out.end(), [](const Ended& a, const Ended& b) { return a.id < b.id; });
+  return out;
+}
+
+void CallsOnLinks::end_calls(std::vector<Ended>& out) {
+  for (drop_stale_ends(); !ends_.empty() && ends_.top().time == now_; drop_stale_ends()) {
     const std::uint32_t call = ends_.top().call;
     ends_.pop();
-    Under& under = calls_[call];
-    out.push_back({under.id, under.begin, now_});
-    const Picos took = now_ - under.begin;
-    if (took > under.alone) {
+    ActiveCall& active = calls_[call];
+    out.push_back({active.id, active.begin, now_});
+    const Picos took = now_ - active.begin;
+    if (took > active.alone) {
       ++slowed_;
-      if (under.alone.value > 0)
-        most_slowed_ = std::max(
-            most_slowed_, static_cast<double>(took.value) / static_cast<double>(under.alone.value));
+      if (active.alone.value > 0)
+        most_slowed_ = std::max(most_slowed_, static_cast<double>(took.value) /
+                                                  static_cast<double>(active.alone.value));
     }
     leave(call);
   }
-  for (; !coming_.empty() && coming_.top().begin == now_; coming_.pop()) {
-    const Coming& coming = coming_.top();
-    std::uint32_t call = 0;
-    if (spare_.empty()) {
-      call = static_cast<std::uint32_t>(calls_.size());
-      calls_.emplace_back();
-    } else {
-      call = spare_.back();
-      spare_.pop_back();
-    }
-    Under& under = calls_[call];
-    const std::uint32_t version = under.version + 1;
-    std::vector<std::uint32_t> seats = std::move(under.seats);  // its memory
-    under = {};
-    under.seats = std::move(seats);
-    under.begin = under.updated = now_;
-    under.alone = coming.alone;
-    under.end = now_ + coming.alone;
-    under.left = static_cast<double>(coming.alone.value);
-    under.kind = coming.kind;
-    under.id = coming.id;
-    under.version = version;
-    under.under_way = true;
-    // A call that takes no time, or has no bytes, uses no bandwidth.
-    if (coming.alone.value > 0 && coming.bytes > 0)
-      under.scale =
-          std::min(coming.bytes / coming.alone.seconds(), 1 / links_.kinds[coming.kind].busiest);
-    ends_.push({under.end, call, version});
-    enter(call);
+}
+
+void CallsOnLinks::begin_call(const FutureCall& future) {
+  std::uint32_t call = 0;
+  if (unused_.empty()) {
+    call = static_cast<std::uint32_t>(calls_.size());
+    calls_.emplace_back();
+  } else {
+    call = unused_.back();
+    unused_.pop_back();
   }
-  std::sort(out.begin(), out.end(), [](const Ended& a, const Ended& b) { return a.id < b.id; });
-  return out;
+  ActiveCall& active = calls_[call];
+  // Of the call that was here before, keep the version, so that its ends stay stale, and the
+  // memory.
+  const std::uint32_t version = active.version + 1;
+  std::vector<std::uint32_t> slots = std::move(active.slots);
+  active = {};
+  active.slots = std::move(slots);
+  active.begin = active.updated = now_;
+  active.alone = future.alone;
+  active.end = now_ + future.alone;
+  active.left = static_cast<double>(future.alone.value);
+  active.kind = future.kind;
+  active.id = future.id;
+  active.version = version;
+  active.is_active = true;
+  // A call that takes no time, or has no bytes, uses no bandwidth.
+  if (future.alone.value > 0 && future.bytes > 0)
+    active.scale =
+        std::min(future.bytes / future.alone.seconds(), 1 / links_.kinds[future.kind].busiest);
+  ends_.push({active.end, call, version});
+  enter(call);
 }
 
 bool CallsOnLinks::full(std::uint32_t link) const {
@@ -105,38 +112,38 @@ bool CallsOnLinks::full(std::uint32_t link) const {
 }
 
 void CallsOnLinks::enter(std::uint32_t call) {
-  Under& under = calls_[call];
-  under.seats.clear();
-  if (under.scale == 0) return;
-  for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+  ActiveCall& active = calls_[call];
+  active.slots.clear();
+  if (active.scale == 0) return;
+  for (const CallTraffic::Use& use : links_.kinds[active.kind].uses) {
     ++visits_;
-    const auto number = static_cast<std::uint32_t>(under.seats.size());
-    under.seats.push_back(static_cast<std::uint32_t>(users_[use.link].size()));
+    const auto number = static_cast<std::uint32_t>(active.slots.size());
+    active.slots.push_back(static_cast<std::uint32_t>(users_[use.link].size()));
     users_[use.link].push_back({call, number});
-    wanted_[use.link] += use.bytes * under.scale;
+    wanted_[use.link] += use.bytes * active.scale;
     if (full(use.link)) dirty_.push_back(use.link);
   }
 }
 
 void CallsOnLinks::leave(std::uint32_t call) {
-  Under& under = calls_[call];
-  under.under_way = false;
-  spare_.push_back(call);
-  if (under.scale == 0) return;
-  for (std::size_t u = 0; u < under.seats.size(); ++u) {
+  ActiveCall& active = calls_[call];
+  active.is_active = false;
+  unused_.push_back(call);
+  if (active.scale == 0) return;
+  for (std::size_t u = 0; u < active.slots.size(); ++u) {
     ++visits_;
-    const CallTraffic::Use& use = links_.kinds[under.kind].uses[u];
+    const CallTraffic::Use& use = links_.kinds[active.kind].uses[u];
     if (full(use.link)) dirty_.push_back(use.link);
     std::vector<User>& users = users_[use.link];
-    const std::uint32_t seat = under.seats[u];
-    LOCKSTEP_CHECK(seat < users.size() && users[seat].call == call,
+    const std::uint32_t slot = active.slots[u];
+    LOCKSTEP_CHECK(slot < users.size() && users[slot].call == call,
                    "a call leaves a link that it does not use");
-    // The last user takes its seat.
-    users[seat] = users.back();
-    calls_[users[seat].call].seats[users[seat].use] = seat;
+    // The last user takes its slot.
+    users[slot] = users.back();
+    calls_[users[slot].call].slots[users[slot].use] = slot;
     users.pop_back();
-    // From nothing again, so that rounding does not add up.
-    wanted_[use.link] = users.empty() ? 0 : wanted_[use.link] - use.bytes * under.scale;
+    // An unused link starts from 0 again, so that rounding errors do not accumulate.
+    wanted_[use.link] = users.empty() ? 0 : wanted_[use.link] - use.bytes * active.scale;
   }
 }
 
@@ -146,12 +153,12 @@ CallsOnLinks::Component CallsOnLinks::component_of(std::uint32_t link) {
   for (std::size_t i = 0; i < out.links.size(); ++i)
     for (const auto& [call, number] : users_[out.links[i]]) {
       ++visits_;
-      Under& under = calls_[call];
-      if (under.round == round_) continue;
-      under.round = round_;
+      ActiveCall& active = calls_[call];
+      if (active.round == round_) continue;
+      active.round = round_;
       out.calls.push_back(call);
-      visits_ += links_.kinds[under.kind].uses.size();
-      for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+      visits_ += links_.kinds[active.kind].uses.size();
+      for (const CallTraffic::Use& use : links_.kinds[active.kind].uses) {
         if (link_round_[use.link] == round_ || !full(use.link)) continue;
         link_round_[use.link] = round_;
         link_index_[use.link] = static_cast<std::uint32_t>(out.links.size());
@@ -161,8 +168,9 @@ CallsOnLinks::Component CallsOnLinks::component_of(std::uint32_t link) {
   return out;
 }
 
-// Progressive filling: the level, a port's rate, rises for all calls until a link is full or a call
-// has its full speed; these calls are settled, and it rises on for the others.
+// Progressive filling: the level, the rate of a port, rises for all calls until a link is full or a
+// call has its full speed. The rates of these calls are then settled, and the level rises further
+// for the others.
 class CallsOnLinks::Filling {
  public:
   Filling(CallsOnLinks& on, Component component)
@@ -170,7 +178,7 @@ class CallsOnLinks::Filling {
     for (const std::uint32_t link : component_.links)
       links_.push_back({on_.links_.capacities[link], 0});
     std::vector<std::uint32_t>& calls = component_.calls;
-    // By the rate of a port at full speed, so that those which reach it are in front.
+    // By the rate of a port at full speed: calls that reach it first come first.
     std::sort(calls.begin(), calls.end(), [&](std::uint32_t a, std::uint32_t b) {
       return most(a) != most(b) ? most(a) < most(b) : on_.calls_[a].id < on_.calls_[b].id;
     });
@@ -183,7 +191,7 @@ class CallsOnLinks::Filling {
 
   void run() {
     std::size_t slowest = 0;  // the first that is not settled
-    double reached = 0;       // the level, which never falls but for rounding
+    double reached = 0;       // the level; the maximum, because rounding may lower a link's level
     for (;;) {
       while (slowest < settled_.size() && settled_[slowest] != 0) ++slowest;
       if (slowest == settled_.size()) return;
@@ -204,15 +212,15 @@ class CallsOnLinks::Filling {
     double left = 0;   // capacity that is not given to settled calls
     double flows = 0;  // of the others: bytes on the link for each byte on their ports
   };
-  // A link, after the level at which it is full. That only rises as calls are settled: what is
-  // older than the link's level now is void.
+  // The level at which a link is full, and the link. Levels only rise as calls are settled, so an
+  // entry below the link's present level is stale.
   using Level = std::pair<double, std::size_t>;
 
   double most(std::uint32_t call) const {
     return on_.links_.kinds[on_.calls_[call].kind].port * on_.calls_[call].scale;
   }
 
-  // Calls visit(link, flows) for each of the call's links that are of the component.
+  // Calls visit(link, flows) for each of the call's links in the component.
   template <typename Visit>
   void each_use(std::uint32_t call, const Visit& visit) {
     const CallTraffic& kind = on_.links_.kinds[on_.calls_[call].kind];
@@ -220,13 +228,14 @@ class CallsOnLinks::Filling {
     for (const CallTraffic::Use& use : kind.uses) {
       if (on_.link_round_[use.link] != on_.round_) continue;
       const std::uint32_t l = on_.link_index_[use.link];
-      // Another component of this round may have had it.
+      // The link may belong to another component of this round.
       if (l < links_.size() && component_.links[l] == use.link)
         visit(links_[l], use.bytes / kind.port);
     }
   }
 
-  // What is left of sums of settled flows is rounding.
+  // The level at which the link is full. Flows this small are the rounding error of a sum whose
+  // flows are all settled.
   double level_of(std::size_t l) const {
     return links_[l].flows <= 1e-9 ? kNever : links_[l].left / links_[l].flows;
   }
@@ -246,7 +255,7 @@ class CallsOnLinks::Filling {
     });
   }
 
-  // The calls on a link that is full at this level.
+  // Settles the calls on a link that is full at this level.
   void settle_users(std::size_t l, double level) {
     const double flows = links_[l].flows;
     for (const auto& [call, number] : on_.users_[component_.links[l]]) {
@@ -265,7 +274,7 @@ class CallsOnLinks::Filling {
   std::priority_queue<Level, std::vector<Level>, std::greater<>> levels_;
 };
 
-void CallsOnLinks::share_anew() {
+void CallsOnLinks::share_dirty_links() {
   if (dirty_.empty()) return;
   ++round_;
   std::vector<std::uint32_t> dirty;
@@ -275,16 +284,16 @@ void CallsOnLinks::share_anew() {
 }
 
 void CallsOnLinks::set_rate(std::uint32_t call, double rate) {
-  Under& under = calls_[call];
-  if (under.rate == rate) return;
-  under.left =
-      std::max(0.0, under.left - under.rate * static_cast<double>((now_ - under.updated).value));
-  under.updated = now_;
-  under.rate = rate;
-  const double picos = under.left / rate;
-  under.end = picos < 9.2e18 ? now_ + Picos{std::llround(picos)} : Picos::forever();
-  ++under.version;
-  ends_.push({under.end, call, under.version});
+  ActiveCall& active = calls_[call];
+  if (active.rate == rate) return;
+  active.left =
+      std::max(0.0, active.left - active.rate * static_cast<double>((now_ - active.updated).value));
+  active.updated = now_;
+  active.rate = rate;
+  const double picos = active.left / rate;
+  active.end = picos < 9.2e18 ? now_ + Picos{std::llround(picos)} : Picos::forever();
+  ++active.version;
+  ends_.push({active.end, call, active.version});
 }
 
 }  // namespace lockstep::sim

@@ -1,18 +1,18 @@
-// Calls on links that they share: how fast each goes while others are under way.
+// Calls that share links: how fast each of them is while others are active.
 //
-// A call alone takes its own time T. Meanwhile it puts its bytes on its links at an even rate: on
-// link l, bytes_l / T. Where links cannot carry all calls at once, calls are slowed down, each as a
-// whole: the messages of a ring wait for each other. Rates are max-min fair in the rate of a port
+// A call alone takes its own time T, and puts its bytes on its links at an even rate: on link l,
+// bytes_l / T. If links cannot carry all calls at once, each call is slowed down as a whole,
+// because the messages of a ring wait for each other. Rates are max-min fair in the rate of a port
 // (Bertsekas and Gallager, Data Networks, section 6.5.2): all calls rise together until a link is
-// full or a call has its full speed; those are settled, and the others go on rising. So two calls
+// full or a call has its full speed; these are settled, and the others rise further. So two calls
 // whose rings cross one uplink with one flow each have half of it each, and one with two flows has
 // two thirds next to a call with one.
 //
 // A call that is never slowed down ends exactly T after its begin. Rates change only when a call
-// begins or ends. Links that could carry all of their calls at full speed are left out; the others
+// begins or ends. Links that can carry all of their calls at full speed are left out. The others
 // connect calls to components, and only the components of a call that began or ended are shared
-// again: O(links of the call) where nothing is full, else O(u log u), u the links of all calls of
-// its component.
+// again: O(links of the call) if no link is full, else O(u log u), u the links of all calls of its
+// component.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@
 
 namespace lockstep::sim {
 
-// What calls of one kind in one group put on links, for each byte of the call's buffer (or of all
-// of it: SharedLinks::bytes_are_whole).
+// The bytes that calls of one kind in one group put on links, for each byte of the call's buffer
+// (or for the whole buffer: SharedLinks::bytes_are_whole).
 struct CallTraffic {
   struct Use {
     std::uint32_t link = 0;
@@ -36,8 +36,8 @@ struct CallTraffic {
   };
   std::vector<Use> uses;  // each link once
   double port = 0;        // on a port of a rank: the flow whose rate is shared fairly
-  // Seconds that its busiest port needs for it: alone, a call fits its ports by definition, also
-  // where its time was measured and its links are faster than the machine's file says.
+  // Seconds that its busiest port needs for it. It limits the call's rate, so that a call alone
+  // always fits its ports, even if it was measured to be faster than the machine file's links.
   double busiest = 0;
 };
 
@@ -45,8 +45,8 @@ struct CallTraffic {
 struct SharedLinks {
   std::vector<double> capacities;  // by link, in bytes per second, above 0
   std::vector<CallTraffic> kinds;
-  bool bytes_are_whole = false;  // uses are of a call, not for each byte of its buffer
-  // The kind of a call in a class of groups; empty: it shares nothing.
+  bool bytes_are_whole = false;  // uses are per call, not per byte of its buffer
+  // The kind of a call in a class of groups; empty: it shares no links.
   std::function<std::optional<std::uint32_t>(std::uint32_t group_class, const ProgramCall& call)>
       kind_of;
 };
@@ -56,11 +56,11 @@ class CallsOnLinks {
   // `links` is not owned and must outlive this.
   explicit CallsOnLinks(const SharedLinks& links);
 
-  // A call of `kind` begins at `begin`, not before the last advance(). `alone`: what it takes
-  // alone. `id`: the caller's.
+  // Adds a call of `kind` that begins at `begin`, which is not before the last advance(). `alone`:
+  // its time if no other call is active. `id`: chosen by the caller.
   void begin(Picos begin, Picos alone, std::uint32_t kind, double bytes, std::uint32_t id);
 
-  // The next moment at which a call begins or ends; empty: none is under way.
+  // The next moment at which a call begins or ends; empty if there is none.
   std::optional<Picos> next();
   struct Ended {
     std::uint32_t id = 0;
@@ -72,20 +72,20 @@ class CallsOnLinks {
   // So far: calls that others or their links slowed down, and the most that one was, as a factor.
   std::uint64_t slowed() const { return slowed_; }
   double most_slowed() const { return most_slowed_; }
-  // So far: how often a call's use of a link was looked at, which is what this costs.
+  // So far: visits to a call's use of a link, which are the cost.
   std::uint64_t visits() const { return visits_; }
 
  private:
-  struct Coming {
+  struct FutureCall {
     Picos begin, alone;
     std::uint32_t kind = 0;
     double bytes = 0;
     std::uint32_t id = 0;
-    bool operator>(const Coming& other) const {
+    bool operator>(const FutureCall& other) const {
       return begin != other.begin ? begin > other.begin : id > other.id;
     }
   };
-  struct Under {
+  struct ActiveCall {
     Picos begin, alone;
     Picos updated;     // when `left` held
     Picos end;         // at the present rate
@@ -94,11 +94,11 @@ class CallsOnLinks {
     double scale = 0;  // bytes per second on a link for each of the kind's bytes, at full speed
     std::uint32_t kind = 0;
     std::uint32_t id = 0;
-    std::uint32_t version = 0;  // ends of older versions are void
+    std::uint32_t version = 0;  // ends of older versions are stale
     std::uint32_t index = 0;    // in the component that is shared at the moment
-    bool under_way = false;
-    std::uint64_t round = 0;           // of sharing, in which it was last visited
-    std::vector<std::uint32_t> seats;  // by use of the kind: where it is in the link's users
+    bool is_active = false;
+    std::uint64_t round = 0;           // the last round of sharing that visited it
+    std::vector<std::uint32_t> slots;  // by use of the kind: its index in the link's users
   };
   struct User {
     std::uint32_t call = 0, use = 0;  // indices of calls_, and of the uses of its kind
@@ -118,24 +118,29 @@ class CallsOnLinks {
   class Filling;  // shares a component's links
 
   bool full(std::uint32_t link) const;
+  // Ends the calls that end now, and begins one.
+  void end_calls(std::vector<Ended>& out);
+  void begin_call(const FutureCall& future);
+  // Adds a call to the users of its links, and removes it.
   void enter(std::uint32_t call);
   void leave(std::uint32_t call);
-  void share_anew();
+  // Sets the rates of the calls that dirty links connect.
+  void share_dirty_links();
   Component component_of(std::uint32_t link);
   void set_rate(std::uint32_t call, double rate);
-  void skip_void();
+  void drop_stale_ends();
 
   const SharedLinks& links_;
   Picos now_;
-  std::priority_queue<Coming, std::vector<Coming>, std::greater<>> coming_;
+  std::priority_queue<FutureCall, std::vector<FutureCall>, std::greater<>> future_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
-  std::vector<Under> calls_;
-  std::vector<std::uint32_t> spare_;       // of calls_, free again
+  std::vector<ActiveCall> calls_;
+  std::vector<std::uint32_t> unused_;      // entries of calls_ without a call
   std::vector<std::vector<User>> users_;   // by link
   std::vector<double> wanted_;             // by link: bytes per second at full speed
   std::vector<std::uint32_t> dirty_;       // links whose users changed
-  std::vector<std::uint64_t> link_round_;  // in which it was last in a component
-  std::vector<std::uint32_t> link_index_;  // its number there
+  std::vector<std::uint64_t> link_round_;  // by link: the last round in which a component had it
+  std::vector<std::uint32_t> link_index_;  // by link: its index in that component
   std::uint64_t round_ = 0;
   std::uint64_t slowed_ = 0;
   double most_slowed_ = 1;

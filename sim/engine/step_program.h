@@ -1,25 +1,24 @@
-// A training step of a pipeline as a job for the engine (program.h), as a scenario is one: its
-// data-parallel replicas, as many as differ, each a pipeline in which a rank stands for the GPUs
-// that hold one stage.
+// A training step of a pipeline as a job for the engine (program.h). The job has one replica for
+// each kind of data-parallel replica; in it, a rank stands for the GPUs that hold one stage.
 //
 //   host        the stage's tasks, in the order of its schedule; then the update of the parameters.
-//               What encoders on every GPU do comes before the first task and after the last.
-//   messages    a task's result is sent when the task ends. What a stage receives is posted ahead,
-//               so that messages overlap with its tasks. Those in one direction between two stages
-//               follow one another.
-//   exchange    over the data-parallel ranks of a stage, for each tower that it holds. Either all
-//               at once, while the host waits; or in buckets that overlap the tasks: parameters are
-//               gathered before the first micro-batch's forward needs them, gradients reduced when
-//               the last micro-batch's backward has computed them. Each tower's calls are in a
-//               stream of their own.
-//               The time by which that slows the tasks down is added once, after the last of them,
-//               and delays no other stage: trainers make the calls of all stages at the same time,
-//               so that all are slowed at once (Megatron-LM's align_grad_reduce).
+//               The work of encoders on every GPU comes before the first task and after the last.
+//   messages    a task's result is sent when the task ends. Receives are posted ahead, so that
+//               messages overlap with tasks. Messages in one direction between two stages follow
+//               one another.
+//   exchange    of parameters and gradients over the data-parallel ranks of a stage, for each tower
+//               that it holds. Either all at once, while the host waits; or in buckets that overlap
+//               the tasks: parameters are gathered before the first micro-batch's forward needs
+//               them, gradients are reduced when the last micro-batch's backward has computed them.
+//               Each tower's calls are in a stream of their own.
+//               The overlap slows the tasks down. That time is added once, after the last task, and
+//               delays no other stage: trainers make the calls of all stages at the same time, so
+//               all are slowed at once (Megatron-LM's align_grad_reduce).
 //   norm        an all-reduce over all ranks before the update: clipping needs one norm
 //
-// So the engine says what hides what, and who waits for whom, and not a formula per schedule:
-// unequal stages and micro-batches are as exact as the textbook's cases, whose closed
-// forms are tests. The times are the caller's (sim/transformer/predict.h, sim/multimodal).
+// The engine, not a formula per schedule, determines what overlaps and who waits for whom. So
+// unequal stages and micro-batches are as exact as the textbook cases, whose closed forms are
+// tests. The caller gives the times (sim/transformer/predict.h, sim/multimodal).
 #pragma once
 
 #include <cstdint>
@@ -35,18 +34,18 @@
 
 namespace lockstep::sim {
 
-// The largest step of a plan that is simulated, in tasks of all stages: each takes up to 400 bytes.
+// Larger steps of a plan are not simulated, in tasks of all stages: each takes up to 400 bytes.
 inline constexpr std::int64_t kMostStepTasks = std::int64_t{1} << 21U;
 
-// Rounded; forever() where the clock does not reach. `seconds` is not negative.
+// Rounded; forever() if the clock cannot represent it. `seconds` is not negative.
 Picos picos_of_seconds(double seconds);
 
-// What one piece of the model takes for one micro-batch.
+// The time of one piece of the model for one micro-batch.
 struct PieceCost {
   Picos forward{0};
-  Picos backward{0};  // the whole backward pass if the program does not split it
-  Picos weight{0};    // 0 if it does not
-  // What encoders take of them: the beginning of the forward, the end of the backward.
+  Picos backward{0};  // the whole backward pass, or if the program splits it, without `weight`
+  Picos weight{0};    // the gradients of the weights; 0 if the program does not split it
+  // The encoders' share: the beginning of the forward, the end of the backward.
   Picos encode_forward{0}, encode_backward{0};
 };
 
@@ -65,24 +64,25 @@ struct PipelineCosts {
   }
 };
 
-// What one replica computes. `send` is the same of all.
+// The work of one replica. All replicas have the same `costs.send`.
 struct StepReplica {
   PipelineCosts costs;
-  Picos before{0}, after{0};  // the tasks of each stage: encoders on every GPU
+  Picos before{0}, after{0};  // of encoders on every GPU, before and after each stage's tasks
 };
 
-// What the data-parallel ranks of a stage exchange, of all of its parameters or of some.
+// An exchange of parameters and gradients over the data-parallel ranks of a stage: of all or of
+// some of its parameters.
 struct StepExchange {
   Picos gather, reduce;  // of one bucket; 0: there is none
-  // By chunk; 0: one exchange of everything, which overlaps nothing.
+  // For each chunk; 0: one exchange of everything, which overlaps nothing.
   std::int32_t buckets = 0;
   double slowdown = 0;  // share of a hidden bucket's time that the overlapped tasks take longer
-  // Which work needs the parameters, and gives the gradients.
+  // The work that needs the parameters and computes the gradients.
   enum class Of : std::uint8_t {
-    tasks,     // all of a task
-    model,     // a task without its encoder's part
-    encoders,  // a task's encoder's part; of its first chunk alone
-    around,  // StepReplica::before and after; the ranks of all stages that have this call together
+    tasks,     // whole tasks
+    model,     // tasks without their encoder part
+    encoders,  // the encoder part of the tasks of the first chunk
+    around,    // StepReplica::before and after; one call of the ranks of all stages that have it
   };
   Of of = Of::tasks;
 };
@@ -90,17 +90,17 @@ struct StepExchange {
 // those of `around`. Stages that have some of `around` have equally many.
 using StageExchange = std::vector<StepExchange>;
 
-// What a step of a stage's program is for.
+// The purpose of a step of a stage's program.
 struct StepWork {
   enum class Kind : std::uint8_t {
-    encode,  // an encoder's part of a task, or its work before or after them
+    encode,  // the encoder part of a task, or the encoders' work before or after the tasks
     forward,
     backward,
     weight,
     message,  // a call, or the wait for it
     gather,   // parameters; a call, or the wait for it
     reduce,   // gradients; the same
-    slowed,   // what the tasks take longer because the exchange overlaps them
+    slowed,   // the additional time of the tasks that the exchange overlaps
     norm,     // an all-reduce over all stages, which clipping needs; a call, or the wait for it
     update,
   };

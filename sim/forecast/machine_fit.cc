@@ -22,8 +22,8 @@ namespace {
 
 // Bytes, operations and the types.
 constexpr std::size_t kMostUnknowns = kMostTypes + 2;
-// In seconds per byte: no link is faster, so a smaller slope means that time does not grow.
-constexpr double kFastestByte = 1e-15;
+// No link is faster (1 PB/s): a smaller slope means that the time does not grow with the size.
+constexpr double kLeastSecondsPerByte = 1e-15;
 using FitRow = std::array<double, kMostUnknowns>;
 
 // The row of a segment: bytes, operations, then the products of each type.
@@ -60,7 +60,7 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
   std::map<std::string, std::size_t> types;
   for (const trace::WorkCost& entry : work)
     for (const trace::WorkCost::Flops& flops : entry.flops)
-      types.try_emplace(flops.dtype, types.size() + 2);
+      types.try_emplace(flops.dtype, types.size() + 2);  // after bytes and operations
   if (types.size() > kMostTypes)
     return Error{
         fmt::format("products of {} types were measured, more than {}", types.size(), kMostTypes),
@@ -90,7 +90,7 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
     errors.push_back(std::abs(predicted - measured) / measured);
   }
   WorkRates out{{}, x[0], x[1], median(std::move(errors))};
-  for (const auto& [type, place] : types) out.flop[type] = x[place];
+  for (const auto& [type, index] : types) out.flop[type] = x[index];
   return out;
 }
 
@@ -104,14 +104,14 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
   const auto n = static_cast<double>(ranks);
   LeastSquares fit(2);
   for (auto& [bytes, seconds] : by_size) {
-    const auto times = static_cast<double>(seconds.size());
+    const auto count = static_cast<double>(seconds.size());
     const double measured = median(std::move(seconds));
     // A ring all-reduce: 2(n-1) alpha + 2(n-1)/n bytes/beta.
     fit.add(std::array{2 * (n - 1), 2 * (n - 1) / n * bytes}, measured,
-            times / (measured * measured));
+            count / (measured * measured));
   }
   const std::vector<double> x = fit.solve();
-  if (!(x[1] > kFastestByte))
+  if (!(x[1] > kLeastSecondsPerByte))
     return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
   LinkCost out;
   out.alpha = Picos{std::llround(x[0] * 1e12)};
@@ -121,12 +121,12 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
 
 double fit_start(const std::vector<MeasuredCall>& calls, std::int64_t ranks, const LinkCost& link) {
   const auto n = static_cast<double>(ranks);
-  std::vector<double> longer;
+  std::vector<double> delays;
   for (const MeasuredCall& call : calls) {
     const double hop = link.alpha.seconds() + call.bytes / n / link.beta.bytes_per_second();
-    if (call.rested) longer.push_back(call.seconds - 2 * (n - 1) * hop);
+    if (call.rested) delays.push_back(call.seconds - 2 * (n - 1) * hop);
   }
-  return longer.empty() ? 0 : std::max(median(std::move(longer)), 0.0);
+  return delays.empty() ? 0 : std::max(median(std::move(delays)), 0.0);
 }
 
 SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCost& all,
@@ -144,8 +144,9 @@ SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCos
 
 namespace {
 
-// Limits of the search, its first steps, and how often these are halved: down to 1/64.
-constexpr double kMostContention = 10, kMostRefill = 10e-3;  // seconds
+// Limits of the search, its first steps, and how often these are halved: down to 1/64. Refill is in
+// seconds.
+constexpr double kMostContention = 10, kMostRefill = 10e-3;
 constexpr double kContentionStep = 0.2, kRefillStep = 100e-6;
 constexpr int kHalvings = 6;
 

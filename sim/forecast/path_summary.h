@@ -1,5 +1,6 @@
-// A critical path (sim/engine/critical_path.h) of training steps, summarised: how much of it is
-// whose work, which calls and which links, and its longest items. Once by ids, and once with names.
+// Summaries of a critical path (sim/engine/critical_path.h) of training steps: its time by ranks
+// that work, by groups and links that carry calls, and its longest items. PathSummary has ids,
+// ForecastPath has names.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +18,16 @@
 
 namespace lockstep::sim {
 
-// Equal parts of a path, merged: work of one class of ranks before the same call, or the same call.
-// Calls are the same if signature, parameters and group are.
+// Parts of a path that are equal, merged: the work of one class of ranks before the same call, or
+// the same call. Calls are the same if their signatures, parameters and groups are.
 struct PathItem {
   PathPart::Kind kind = PathPart::Kind::work;
-  std::uint32_t rank_class = 0;  // whose work; for a call, the last to arrive, the first time
+  // The class that works; for a call, the one that arrived last when it first occurred.
+  std::uint32_t rank_class = 0;
   // The call, or the call that the work or launch comes before; an index in the trace of the
   // class's first rank. Empty: the end of a step.
   std::optional<std::uint32_t> call;
-  bool between_nodes = false;  // of a call
+  bool between_nodes = false;  // for a call
   Picos time;
   std::uint64_t count = 0;  // how many parts were merged
 };
@@ -43,9 +45,8 @@ struct PathSummary {
   std::vector<PathItem> items;  // the longest first
 };
 
-// Summarises `path` from `begin` to `end`; without gaps in the path, the items sum up to the
-// difference. `run` is the one that `program` was made from; `layouts`: of the job's groups. O(path
-// · log).
+// Summarises `path` from `begin` to `end`. If the path has no gaps, the items sum up to the
+// difference. `program` was made from `run`; `layouts`: of the job's groups. O(path · log).
 PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& run,
                          const RunProgram& program, const Folding& folding,
                          const std::vector<GroupLayout>& layouts, Picos begin, Picos end);
@@ -54,7 +55,7 @@ PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& ru
 struct ForecastPath {
   Picos begin, end;
   std::size_t steps = 0;
-  bool checkpoints = false;  // there are some between the steps, and they take time
+  bool checkpoints = false;  // checkpoints between the steps take time
   // One share of the path: the work of a class of ranks, or the calls of a group.
   struct Sum {
     std::optional<std::uint32_t> rank_class;
@@ -65,7 +66,7 @@ struct ForecastPath {
   std::vector<Sum> sums;  // the longest first
   struct Item {
     bool is_call = false;
-    std::uint32_t rank_class = 0;  // whose work; of a call: who came last, the first time
+    std::uint32_t rank_class = 0;  // as in PathItem
     // The call, or the one that the work comes before: "all_reduce(w)"; empty: the end of a step.
     std::string call, group;
     bool between_nodes = false;

@@ -53,14 +53,14 @@ struct SpanNames {
   trace::StringId work, checkpoint, evaluation;
 };
 
-// Puts the work of one rank into its trace. `nanos`: by segment of the costs' work.
-class Timer {
+// Inserts the work of one rank into its trace, as spans. `nanos`: by segment of the costs' work.
+class WorkInserter {
  public:
-  Timer(trace::RankTrace& trace, const SpanNames& names, const trace::RankCosts& costs,
-        const std::vector<trace::Nanos>& nanos)
+  WorkInserter(trace::RankTrace& trace, const SpanNames& names, const trace::RankCosts& costs,
+               const std::vector<trace::Nanos>& nanos)
       : trace_(trace), names_(names), costs_(costs), nanos_(nanos) {}
 
-  Status put() {
+  Status insert() {
     for (const trace::Event& event : trace_.events) {
       if (event.kind == trace::EventKind::span) continue;
       // Costs and events are in the same order: the next segment must be the one before this event.
@@ -118,11 +118,13 @@ class Timer {
 // The time to prepare a step's samples: as it was measured, else by the machine's rate.
 double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
                            const Machine& machine) {
-  if (costs.beside_nanos == 0) return static_cast<double>(samples) * machine.sample.seconds();
+  if (costs.other_threads_nanos == 0)
+    return static_cast<double>(samples) * machine.sample.seconds();
   std::int64_t steps = 0;
   for (const trace::WorkCost& work : costs.work) steps = std::max(steps, work.step + 1);
-  return steps == 0 ? 0
-                    : static_cast<double>(costs.beside_nanos) * 1e-9 / static_cast<double>(steps);
+  return steps == 0
+             ? 0
+             : static_cast<double>(costs.other_threads_nanos) * 1e-9 / static_cast<double>(steps);
 }
 
 }  // namespace
@@ -130,8 +132,8 @@ double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
 std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
                                      const Machine& machine, std::int64_t world_size,
                                      double slowness) {
-  // If a core is left over, the process that prepares samples has it to itself, and no rank waits
-  // for it. If ranks take all cores, preparing delays the first work of each step.
+  // If the ranks leave a core free, the threads that prepare samples use it, and no rank waits for
+  // them. If ranks take all cores, preparing delays the first work of each step.
   const bool prepares =
       machine.cores && std::min(world_size, machine.ranks_per_node) >= *machine.cores;
   const double preparation = prepares ? preparation_seconds(costs, samples, machine) : 0;
@@ -154,9 +156,9 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
   const SpanNames names(run.tables);
-  // Ranks that share events, costs, samples and a speed are timed once, and share what comes of it.
+  // Ranks that share events, costs, samples and a speed are timed once, and share the result.
   struct Timed {
-    trace::Column<trace::Event> untimed;  // kept, so that no other list gets its address
+    trace::Column<trace::Event> untimed;  // kept, because its address is part of the key
     trace::Column<trace::Event> events;
     trace::Column<trace::SpanMark> spans;
   };
@@ -171,7 +173,8 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
       timed.untimed = trace.events;
       const std::vector<trace::Nanos> nanos =
           work_nanos(*costs[r], samples[r], machine, run.world_size, slowness);
-      if (const Status ok = Timer(trace, names, *costs[r], nanos).put(); !ok) return ok.error();
+      if (const Status ok = WorkInserter(trace, names, *costs[r], nanos).insert(); !ok)
+        return ok.error();
       timed.events = trace.events;
       timed.spans = trace.spans;
     }

@@ -30,7 +30,7 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
 
 // How long each segment of a rank's work takes on a machine, in a job of `world_size` ranks: the
 // lengths of the spans that timed_run() adds; it adds none for 0. `samples` as above; if their
-// preparation was timed (beside_nanos), that time is used. `slowness`: of the rank, see
+// preparation was timed (other_threads_nanos), that time is used. `slowness`: of the rank, see
 // slowness_of().
 std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
                                      const Machine& machine, std::int64_t world_size,

@@ -105,8 +105,8 @@ class TrialJob {
         if (own && *own != found->second)
           return Error{
               fmt::format(
-                  "rank {} makes other calls in one step than in another, so that other batches "
-                  "would have to be derived",
+                  "rank {} makes different calls in different steps, so other batches would have "
+                  "to be derived",
                   r),
               {},
               "simulate without --redraw-batches, or another seed of the scenario"};

@@ -82,7 +82,7 @@ class MachineReader {
                             rates.value("matmul", 1.0), rates.value("convolution", 1.0)};
     }
     if (out.compute.empty())
-      read_.refuse("/compute", "\"compute\" names no type",
+      read_.refuse("/compute", "\"compute\" has no type",
                    "add a line: float32: {peak: 19.5TFLOP/s, matmul: 0.7}");
   }
 

@@ -41,20 +41,20 @@ LayerTimes mixed_layer_times(const Transformer& model, TrainingPlan layout,
       std::llround(whole_tiles(std::max(1.0, tokens / static_cast<double>(layout.micro_batch))) *
                    layout.context);
   LayerTimes times = layer_times(model, layout, cost);
-  // Attention by the sum of squares, at the rate of long sequences, which fill the GPU.
-  TrainingPlan long_one = layout;
-  long_one.micro_batch = 1;
-  long_one.sequence = reference;
-  const LayerTimes at = layer_times(model, long_one, cost);
-  const double rate = squares / (static_cast<double>(reference) * static_cast<double>(reference));
-  const auto replace = [&](LayerTime& time, const LayerTime& of) {
+  // Attention in proportion to the squares, at the rate of a long sequence, which fills the GPU.
+  TrainingPlan one_sequence = layout;
+  one_sequence.micro_batch = 1;
+  one_sequence.sequence = reference;
+  const LayerTimes of_one = layer_times(model, one_sequence, cost);
+  const double count = squares / (static_cast<double>(reference) * static_cast<double>(reference));
+  const auto replace_attention = [&](LayerTime& time, const LayerTime& one) {
     if (time.attention == 0) return;
-    time.kernels += rate * of.attention - time.attention;
-    time.attention = rate * of.attention;
+    time.kernels += count * one.attention - time.attention;
+    time.attention = count * one.attention;
   };
-  replace(times.forward, at.forward);
-  replace(times.backward, at.backward);
-  replace(times.again, at.again);
+  replace_attention(times.forward, of_one.forward);
+  replace_attention(times.backward, of_one.backward);
+  replace_attention(times.recompute, of_one.recompute);
   return times;
 }
 
@@ -68,7 +68,7 @@ TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
   constexpr std::int64_t kReference = 4096;
   LayerTimes times =
       mixed_layer_times(tower.model, plan, cost, load.tokens, load.squares, kReference);
-  if (tower.frozen) times.backward = times.again = {};
+  if (tower.frozen) times.backward = times.recompute = {};
   const PieceTime layers =
       piece_time(plan, cost, times, exchange, static_cast<double>(tower.model.layers) * share);
   TowerTime out{layers.forward, tower.frozen ? 0 : layers.backward};

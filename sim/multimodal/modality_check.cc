@@ -179,7 +179,7 @@ std::vector<Remedy> remedies_of(const MultimodalPlan& plan, std::size_t encoder)
     changed = plan;
     for (EncoderTower& other : changed.encoders)
       other.layout.sharding = std::min(other.layout.sharding, Sharding::zero2);
-    out.push_back({"zero: 2, so that nothing is gathered as it runs", changed});
+    out.push_back({"zero: 2, so that no parameters are gathered during computation", changed});
   }
   if (plan.data.arrangement != Arrangement::balanced) {
     changed = plan;

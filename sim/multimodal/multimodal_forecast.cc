@@ -98,7 +98,7 @@ std::vector<std::string> MultimodalForecast::basis() const {
                       : fmt::format("{} of {}", plural(plan.data.manifest.size(), "sample"),
                                     printable(plan.data.manifest_file)),
                   plan.data.seed, plural(plan.steps, "step")),
-      "all GPUs are alike; nobody else uses the network; loading data keeps up",
+      "all GPUs are equally fast; no other job uses the network; loading data keeps up",
       ("MFU: what the towers need for tokens other than padding (a frozen tower: forward, and the "
        "input's gradient where something before it is trained), of the 16-bit peak"),
       ("an encoder computes items without padding between them, at the efficiency of the LLM's "
@@ -123,9 +123,9 @@ std::vector<std::string> MultimodalForecast::basis() const {
   if (plan.llm.plan.sharding == Sharding::zero1 || plan.llm.plan.sharding == Sharding::zero2)
     out.emplace_back(
         plan.overlapped_gradients || plan.llm.plan.overlapped_gradients
-            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step at hand ran it"
-            : "no measured step at hand ran ZeRO-1 or ZeRO-2 without overlap: they count in memory "
-              "and in the optimizer's time, and exchange as much as without");
+            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step used it"
+            : "no measured step used ZeRO-1 or ZeRO-2 without overlap: they change the memory and "
+              "the optimizer's time, but not the exchange");
   if (plan.llm_frozen)
     out.emplace_back("a frozen LLM takes half of its backward products, for the input's gradients");
   if (goodput)

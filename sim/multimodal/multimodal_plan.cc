@@ -294,7 +294,7 @@ class TowersReader {
       if (key != "most") kinds.push_back(key);
     if (kinds.size() != 1)
       return read_.error_at(pointer,
-                            kinds.empty() ? "this distribution is none: it has only \"most\""
+                            kinds.empty() ? "this is not a distribution: it has only \"most\""
                                           : fmt::format("these are {} distributions: {}",
                                                         kinds.size(), join_and(kinds)),
                             "give one of uniform, poisson, lognormal and choice");
@@ -320,9 +320,9 @@ class TowersReader {
       if (uniform && out.second < out.first)
         return read_.error_at(pointer, "this range goes down", "write the smaller number first");
       if (!uniform && out.second > 10)
-        return read_.error_at(pointer,
-                              "a logarithm with a standard deviation above 10 is none of data",
-                              "lognormal: [median, sigma], with sigma about 1");
+        return read_.error_at(
+            pointer, "a standard deviation of the logarithm above 10 does not occur in data",
+            "lognormal: [median, sigma], with sigma about 1");
     }
     return Status::ok();
   }

@@ -16,7 +16,7 @@
 namespace lockstep::sim {
 namespace {
 
-// Tasks of all drawn steps and pipelines.
+// The most tasks of all drawn steps and pipelines that are simulated.
 constexpr std::int64_t kMostTasks = std::int64_t{1} << 24U;
 
 class Simulation {
@@ -54,7 +54,7 @@ class Simulation {
   }
 
  private:
-  // The places and the order of their tasks; returns the first step.
+  // Prepares the places and the order of their tasks. Returns the first step.
   Result<DealtStep> prepare() {
     if (const Status checked = check_size(); !checked) return checked.error();
     if (const Status checked = check_network(plan_.gpus, cost_); !checked) return checked.error();
@@ -88,7 +88,7 @@ class Simulation {
                  "use fewer steps, a smaller global_batch or larger micro-batches"};
   }
 
-  // Each bucket is a call of each group of replicas.
+  // Each bucket is a call in each group of replicas.
   Status check_exchanges() const {
     double calls = 0;
     for (const PlaceExchange& place : exchanges_)
@@ -102,7 +102,7 @@ class Simulation {
 
   // --- A step.
 
-  // What the GPUs do in a step, in GPU-seconds.
+  // The GPUs' work in a step, in GPU-seconds.
   struct Sums {
     StepParts llm;
     double handover = 0, offload = 0, lost = 0;
@@ -220,9 +220,9 @@ class Simulation {
   // When the groups' pipelines have ended, in seconds.
   struct Ends {
     double latest = 0, sum = 0;
-    double pipeline = 0, around = 0;  // of the latest: its tasks, and what encodes around them
-    double edges = 0;                 // … summed over the groups
-    double gathering = 0;             // stages wait for parameters: mean over the GPUs
+    double pipeline = 0, around = 0;  // of the latest: its tasks, and encoding around them
+    double edges = 0;                 // encoding around the tasks, summed over the groups
+    double gathering = 0;             // waits for parameters: the mean over the GPUs
   };
 
   Ends ends_of(const PricedStep& priced, const StepProgram& program,
@@ -278,8 +278,8 @@ class Simulation {
     return Status::ok();
   }
 
-  // Seconds of the tasks of a pipeline whose micro-batches are alike: `pieces` by piece. `before`:
-  // what encodes before them, which does not count.
+  // Seconds of the tasks of a pipeline with equal micro-batches: `pieces` are the tasks by piece.
+  // `before`: seconds of encoding before them, which do not count.
   Result<double> seconds_with(const std::vector<TaskTime>& pieces, double before) {
     StepReplica replica;
     replica.before = picos_of_seconds(before);
@@ -299,31 +299,42 @@ class Simulation {
     return (end - replica.before).seconds();
   }
 
-  Status count_lost(const DealtStep& step, const PricedStep& priced, const Ends& ends,
-                    double seconds, double exposed, double update) {
-    const auto groups = static_cast<double>(priced.groups.size());
-    const double count = groups * static_cast<double>(towers_.micro_batches);
+  // Means over the groups and their micro-batches.
+  struct MeanTasks {
+    std::vector<TaskTime> pieces;
+    TaskTime all;  // the mean over the pieces
+  };
+
+  static MeanTasks mean_tasks(const PricedStep& priced, double count) {
+    MeanTasks out;
     const auto pieces = static_cast<double>(priced.pieces.size());
-    Sums sums = priced.sums;
-    std::vector<TaskTime> mean;
-    TaskTime of_all;
-    for (std::size_t piece = 0; piece < priced.pieces.size(); ++piece) {
-      TaskTime one = priced.pieces[piece];
+    for (TaskTime mean : priced.pieces) {
       for (double TaskTime::*part :
            {&TaskTime::forward, &TaskTime::backward, &TaskTime::layers_backward,
             &TaskTime::encoder_forward, &TaskTime::encoder_backward}) {
-        one.*part /= count;
-        of_all.*part += one.*part / pieces;
+        mean.*part /= count;
+        out.all.*part += mean.*part / pieces;
       }
+      out.pieces.push_back(std::move(mean));
+    }
+    return out;
+  }
+
+  // `count`: tasks of each piece.
+  void count_places(const MeanTasks& mean, double count, const Ends& ends) {
+    const double share = 1.0 / static_cast<double>(plan_.steps);
+    for (std::size_t piece = 0; piece < mean.pieces.size(); ++piece) {
+      const TaskTime& task = mean.pieces[piece];
       PlaceFigures& figures = out_.places[static_cast<std::size_t>(
           program_.stage_of(static_cast<std::int32_t>(piece)))];
-      const double share = 1.0 / static_cast<double>(plan_.steps);
-      figures.micro_batch += share * (one.forward + one.backward);
-      figures.busy += share * (one.forward + one.backward) * count / ends.sum;
-      figures.encoding += share * (one.encoder_forward + one.encoder_backward) * count / ends.sum;
-      mean.push_back(std::move(one));
+      figures.micro_batch += share * (task.forward + task.backward);
+      figures.busy += share * (task.forward + task.backward) * count / ends.sum;
+      figures.encoding += share * (task.encoder_forward + task.encoder_backward) * count / ends.sum;
     }
-    // Encoding on every GPU: the mean over the ranks is work, the rest is lost in the group.
+  }
+
+  // Adds encoding on every GPU: the mean over the ranks is work, the rest is lost in the group.
+  void add_encoding_around(const DealtStep& step, Sums& sums) const {
     for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
       const EncoderTower& tower = plan_.encoders[i];
       if (tower.place != EncoderPlace::every_gpu) continue;
@@ -336,37 +347,69 @@ class Simulation {
         sums.handover += gpus * transfer;
       }
     }
+  }
+
+  // GPU-seconds in which GPUs compute or exchange.
+  static double worked_seconds(const Sums& sums, double gpus, const Ends& ends) {
+    double out = sums.handover + sums.offload + sums.lost;
+    for (const double encoder : sums.encoders) out += encoder;
+    out += gpus * ends.gathering;
+    const StepParts& l = sums.llm;
+    out += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.expert + l.data;
+    return out;
+  }
+
+  // Divides the idle GPU-seconds by their reasons. Each reason gets at most what the ones before it
+  // leave. `equal`: seconds of a pipeline whose tasks are the mean of their piece; `even`: the mean
+  // of all pieces.
+  static LostTime reasons_of(double idle, double gpus, double groups, const Ends& ends,
+                             double equal, double even) {
+    LostTime out;
+    out.stragglers = std::min(idle, gpus * std::max(0.0, ends.latest - ends.sum / groups));
+    // A pipeline's time is convex in its tasks' times, so the mean over the replicas is never below
+    // the time of the mean, except by rounding.
+    out.unequal_batches = std::min(idle - out.stragglers,
+                                   gpus * std::max(0.0, (ends.sum - ends.edges) / groups - equal));
+    out.unequal_stages =
+        std::min(idle - out.stragglers - out.unequal_batches, gpus * std::max(0.0, equal - even));
+    out.bubble = idle - out.stragglers - out.unequal_batches - out.unequal_stages;
+    return out;
+  }
+
+  Status count_lost(const DealtStep& step, const PricedStep& priced, const Ends& ends,
+                    double seconds, double exposed, double update) {
+    const auto groups = static_cast<double>(priced.groups.size());
+    const double count = groups * static_cast<double>(towers_.micro_batches);
+    const MeanTasks mean = mean_tasks(priced, count);
+    count_places(mean, count, ends);
+    Sums sums = priced.sums;
+    add_encoding_around(step, sums);
     double before = 0;
     for (const StepReplica& group : priced.groups) before += group.before.seconds() / groups;
-    const Result<double> equal = seconds_with(mean, before);
+    const Result<double> equal = seconds_with(mean.pieces, before);
     if (!equal) return equal.error();
-    const Result<double> even = seconds_with(std::vector<TaskTime>(mean.size(), of_all), before);
+    const Result<double> even =
+        seconds_with(std::vector<TaskTime>(mean.pieces.size(), mean.all), before);
     if (!even) return even.error();
     const auto gpus = static_cast<double>(plan_.gpus);
-    const double all = gpus * seconds;
-    // All that is neither computed nor exchanged: what is left of the GPUs' time.
-    double worked = sums.handover + sums.offload + sums.lost;
-    for (const double encoder : sums.encoders) worked += encoder;
-    worked += gpus * ends.gathering;
-    const StepParts& l = sums.llm;
-    worked += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.expert + l.data;
-    const double idle = std::max(0.0, gpus * ends.latest - worked);
-    LostTime lost;
-    lost.stragglers = std::min(idle, gpus * std::max(0.0, ends.latest - ends.sum / groups));
-    // A pipeline's time is convex in its tasks' times, so the mean over the replicas is never below
-    // the time of the mean; what is below is rounding.
-    lost.unequal_batches = std::min(
-        idle - lost.stragglers, gpus * std::max(0.0, (ends.sum - ends.edges) / groups - *equal));
-    lost.unequal_stages = std::min(idle - lost.stragglers - lost.unequal_batches,
-                                   gpus * std::max(0.0, *equal - *even));
-    lost.bubble = idle - lost.stragglers - lost.unequal_batches - lost.unequal_stages;
+    const double idle = std::max(0.0, gpus * ends.latest - worked_seconds(sums, gpus, ends));
+    LostTime lost = reasons_of(idle, gpus, groups, ends, *equal, *even);
     lost.within_group = sums.lost;
-    const double share = 1.0 / static_cast<double>(plan_.steps) / all;
+    // Shares of the GPUs' time in all steps.
+    const double share = 1.0 / static_cast<double>(plan_.steps) / (gpus * seconds);
     out_.lost.stragglers += share * lost.stragglers;
     out_.lost.unequal_batches += share * lost.unequal_batches;
     out_.lost.unequal_stages += share * lost.unequal_stages;
     out_.lost.bubble += share * lost.bubble;
     out_.lost.within_group += share * lost.within_group;
+    add_work(sums, share);
+    out_.shares.exchange += share * gpus * (exposed + ends.gathering);
+    out_.shares.update += share * gpus * update;
+    return Status::ok();
+  }
+
+  void add_work(const Sums& sums, double share) {
+    const StepParts& l = sums.llm;
     WorkShares& work = out_.shares;
     work.llm += share * (l.layers + l.logits);
     work.recompute += share * l.recompute;
@@ -376,9 +419,6 @@ class Simulation {
     work.offload += share * sums.offload;
     for (std::size_t i = 0; i < sums.encoders.size(); ++i)
       work.encoders[i] += share * sums.encoders[i];
-    work.exchange += share * gpus * (exposed + ends.gathering);
-    work.update += share * gpus * update;
-    return Status::ok();
   }
 
   void count_data(const DealtStep& step) {
@@ -387,8 +427,8 @@ class Simulation {
     std::array<MultimodalForecast::ItemFigures, kItemKindCount> kinds;
     std::array<double, kItemKindCount> sizes{};
     std::array<double, kItemKindCount> flops{};
-    // What each tower needs: forward once; trained: twice more; frozen: once more where something
-    // before it is trained.
+    // The products that each tower needs, as multiples of its forward: 3 if it is trained (forward,
+    // input's gradient, weights' gradient); frozen: 1, or 2 if something before it is trained.
     for (const TrainingSequence& sequence : step.sequences) {
       tokens += static_cast<double>(sequence.tokens);
       cut += static_cast<double>(sequence.cut);
@@ -432,8 +472,8 @@ class Simulation {
       const auto add_count = [&](const RankParameters& count, const TrainingPlan& layout) {
         const double mine = updated(count, layout);
         if (plan_.offload.optimizer)
-          // Gradients out in float32, weights back in 16 bits, and the host reads and writes 28
-          // bytes of state at the same bandwidth.
+          // Per parameter, the GPU sends the gradient (float32) and receives the weight (16 bits);
+          // the host reads and writes 28 bytes of state, at the same bandwidth.
           seconds += (4 + 2 + 28) * mine / plan_.offload.bandwidth;
         else
           seconds += traffic_seconds(cost_, cost_.optimizer_traffic * mine);

@@ -114,7 +114,7 @@ TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
     full_.push_back(towers_.llm_layers(one, place.layers / llm_.chunks));
   embedding_ = embedding_time(model_, llm_, cost_);
   logits_ = logits_time(model_, llm_, cost_);
-  weight_share_ = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.again.on_gpu());
+  weight_share_ = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.recompute.on_gpu());
 }
 
 double TaskTimes::micro_tokens(const DealtStep& step, std::size_t replica, std::size_t m,

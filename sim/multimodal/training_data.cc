@@ -38,7 +38,7 @@ std::int64_t sample_tokens(const Sample& sample, const SequenceShape& shape) {
   return out;
 }
 
-// Draws into `out`, whose memory is used again.
+// Draws a sample into `out`, whose memory is reused.
 void draw_sample(const TrainingData& data, RandomStream& random, DataSample& out) {
   if (!data.manifest.empty()) {
     out = data.manifest[random.bits() % data.manifest.size()];
@@ -82,6 +82,38 @@ Error manifest_error(const std::string& file, std::size_t line, std::string mess
   return Error{std::move(message),
                {file, static_cast<int>(line), 1},
                R"(write lines like {"text": 312, "image": [1024, 256]})"};
+}
+
+// Distributes `items` over bins, the largest first, each to the least loaded bin with room (the
+// first of several). A bin takes at most `most` items.
+std::vector<std::vector<std::size_t>> fill_bins(std::vector<std::size_t> items,
+                                                const std::vector<double>& loads, std::size_t bins,
+                                                std::size_t most = SIZE_MAX) {
+  std::stable_sort(items.begin(), items.end(),
+                   [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+  std::vector<std::vector<std::size_t>> out(bins);
+  using Bin = std::pair<double, std::size_t>;
+  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
+  for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
+  for (const std::size_t item : items) {
+    const auto [load, bin] = least.top();
+    least.pop();
+    out[bin].push_back(item);
+    if (out[bin].size() < most) least.emplace(load + loads[item], bin);
+  }
+  return out;
+}
+
+std::vector<std::size_t> indices_of(const std::vector<double>& loads) {
+  std::vector<std::size_t> out(loads.size());
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  return out;
+}
+
+std::vector<std::vector<std::size_t>> in_turn(std::size_t items, std::size_t bins) {
+  std::vector<std::vector<std::size_t>> out(bins);
+  for (std::size_t i = 0; i < items; ++i) out[i % bins].push_back(i);
+  return out;
 }
 
 }  // namespace
@@ -226,82 +258,48 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
     const std::vector<SampleView> more = samples_of(sequence);
     samples.insert(samples.end(), more.begin(), more.end());
   }
-  struct Placed {
+  struct Piece {
     std::size_t sample;
     std::int64_t tokens, kept;
   };
-  std::vector<Placed> by_length;
+  std::vector<Piece> by_length;
   by_length.reserve(samples.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::int64_t tokens = sample_tokens(samples[i], shape);
     by_length.push_back({i, tokens, std::min(tokens, shape.length)});
   }
   std::stable_sort(by_length.begin(), by_length.end(),
-                   [](const Placed& a, const Placed& b) { return a.kept > b.kept; });
+                   [](const Piece& a, const Piece& b) { return a.kept > b.kept; });
   std::vector<TrainingSequence> out(sequences.size());
-  // Those with room for the sample at hand, by their load; and the others by their room: samples
-  // become shorter, so that what has room once keeps it until it gets one.
+  // The longest samples first, each into the least loaded sequence with room for it. Two queues
+  // avoid a search: `with_room` has sequences with room for the current sample, by load; `too_full`
+  // the others, by room. Samples become shorter, so a sequence that has room keeps it until it gets
+  // a sample, and one that is too full may have room again later.
   using Loaded = std::pair<double, std::size_t>;
   std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> with_room;
-  struct Waiting {
+  struct TooFull {
     std::int64_t room;
     double load;
     std::size_t index;
-    bool operator<(const Waiting& other) const { return room < other.room; }
+    bool operator<(const TooFull& other) const { return room < other.room; }
   };
-  std::priority_queue<Waiting> waiting;
-  for (std::size_t i = 0; i < out.size(); ++i) waiting.push({shape.length, 0, i});
-  for (const Placed& placed : by_length) {
-    for (; !waiting.empty() && waiting.top().room >= placed.kept; waiting.pop())
-      with_room.emplace(waiting.top().load, waiting.top().index);
-    if (with_room.empty()) return sequences;
+  std::priority_queue<TooFull> too_full;
+  for (std::size_t i = 0; i < out.size(); ++i) too_full.push({shape.length, 0, i});
+  for (const Piece& piece : by_length) {
+    for (; !too_full.empty() && too_full.top().room >= piece.kept; too_full.pop())
+      with_room.emplace(too_full.top().load, too_full.top().index);
+    if (with_room.empty()) return sequences;  // they cannot be packed so: keep them as they were
     const auto [least, best] = with_room.top();
     with_room.pop();
-    const SampleView& sample = samples[placed.sample];
-    out[best].tokens += placed.kept;
-    out[best].cut += placed.tokens - placed.kept;
+    const SampleView& sample = samples[piece.sample];
+    out[best].tokens += piece.kept;
+    out[best].cut += piece.tokens - piece.kept;
     append(out[best], sample);
     out[best].parts.push_back(part_of(sample));
-    waiting.push({shape.length - out[best].tokens, least + load(sample), best});
+    too_full.push({shape.length - out[best].tokens, least + load(sample), best});
   }
   return out;
 }
-
-namespace {
-
-// Deals `items` into bins, the largest first, each into the bin with the least load so far that has
-// room: of equally loaded ones the first. A bin takes `most` items.
-std::vector<std::vector<std::size_t>> fill_bins(std::vector<std::size_t> items,
-                                                const std::vector<double>& loads, std::size_t bins,
-                                                std::size_t most = SIZE_MAX) {
-  std::stable_sort(items.begin(), items.end(),
-                   [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
-  std::vector<std::vector<std::size_t>> out(bins);
-  using Bin = std::pair<double, std::size_t>;
-  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
-  for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
-  for (const std::size_t item : items) {
-    const auto [load, bin] = least.top();
-    least.pop();
-    out[bin].push_back(item);
-    if (out[bin].size() < most) least.emplace(load + loads[item], bin);
-  }
-  return out;
-}
-
-std::vector<std::size_t> indices_of(const std::vector<double>& loads) {
-  std::vector<std::size_t> out(loads.size());
-  std::iota(out.begin(), out.end(), std::size_t{0});
-  return out;
-}
-
-std::vector<std::vector<std::size_t>> in_turn(std::size_t items, std::size_t bins) {
-  std::vector<std::vector<std::size_t>> out(bins);
-  for (std::size_t i = 0; i < items; ++i) out[i % bins].push_back(i);
-  return out;
-}
-
-}  // namespace
 
 std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
                                                    std::size_t bins, bool largest_first) {

@@ -51,7 +51,8 @@ std::vector<LinkLoad> merged(std::vector<LinkLoad> loads) {
   return out;
 }
 
-// The loads of one call.
+// The loads of one call: a function for each part of a pattern (traffic.h). Volumes are in units of
+// the call's buffer.
 class Loads {
  public:
   Loads(const Network& network, const std::vector<std::int32_t>& members, trace::Op op)
@@ -107,14 +108,15 @@ class Loads {
     merged_at_ = std::max(merged_at_, 2 * out_.size());
   }
 
+  // r (n-1)/n, with r = 2 for all-reduce: what each member of a ring passes on.
   double ring_volume() const {
     return (op_ == trace::Op::all_reduce || op_ == trace::Op::barrier ? 2 : 1) * (ranks_ - 1) /
            ranks_;
   }
 
-  // What members pass on inside their nodes. A ring that leaves the node does so once for each of
-  // its channels, which leave by different members. `by_switch`: a switch adds up, so that members
-  // send once, however many they are.
+  // What members pass on inside their nodes. A ring over several nodes leaves each node once per
+  // channel, through another member for each: the one through which it leaves does not pass on
+  // inside. `by_switch`: a switch reduces, so each member sends once.
   void inside(double volume, bool by_switch) {
     for (const GroupNode& node : nodes_) {
       if (node.members.size() < 2) continue;
@@ -127,7 +129,7 @@ class Loads {
     }
   }
 
-  // From one node to another, over the ports of all members there.
+  // Bytes from one node to another, split evenly over the ports of the members there.
   void hop(const GroupNode& from, const GroupNode& to, double bytes) {
     for (const std::int32_t member : from.members)
       add(network_.port(member, Network::Port::net_out),
@@ -140,19 +142,21 @@ class Loads {
     if (network_.rails() == 1) pass(from.node, to.node, 0, bytes);
   }
 
-  // On rails a message takes the leaf of its receiver's rail: it changes rails inside the sender's
-  // node (NCCL's PXN).
+  // Bytes on the links between switches. On rails, a message takes the leaf switch of its
+  // receiver's rail: it changes rails inside the sender's node (NCCL's PXN).
   void pass(std::int64_t from, std::int64_t to, std::int64_t rail, double bytes) {
     network_.route(from, to, rail,
                    [&](std::uint32_t link, double share) { add(link, bytes * share); });
   }
 
+  // From each node to the next; `closed`: and from the last to the first.
   void around(double bytes, bool closed) {
     if (nodes_.size() < 2) return;
     for (std::size_t i = 0; i + (closed ? 0 : 1) < nodes_.size(); ++i)
       hop(nodes_[i], nodes_[(i + 1) % nodes_.size()], bytes);
   }
 
+  // Each of the two trees carries half of the buffer, up and down.
   void trees() {
     const auto count = static_cast<std::int64_t>(nodes_.size());
     for (const int tree : {0, 1})
@@ -166,11 +170,13 @@ class Loads {
       }
   }
 
+  // In step k, the first 2^k nodes have the buffer and each sends it to one more; a reduce goes the
+  // other way.
   void doubling() {
     for (std::size_t distance = 1; distance < nodes_.size(); distance *= 2)
       for (std::size_t i = 0; i < distance && i + distance < nodes_.size(); ++i) {
-        const bool gathers = op_ == trace::Op::reduce;
-        hop(nodes_[gathers ? i + distance : i], nodes_[gathers ? i : i + distance], 1);
+        const bool to_first = op_ == trace::Op::reduce;
+        hop(nodes_[to_first ? i + distance : i], nodes_[to_first ? i : i + distance], 1);
       }
   }
 
@@ -214,26 +220,27 @@ class Loads {
                each * static_cast<double>(from.members.size() * to.members.size()));
   }
 
-  // A switch with m members below it sends m (n - m) parts up and takes as many from above. On
-  // rails what goes to a member takes the leaf of that member's rail, as in pass().
+  // A switch with m of n members below it sends m (n - m) parts up and receives as many. On rails,
+  // a part takes the leaf switch of its receiver's rail, as in pass(). Grouping members by switch
+  // avoids visiting all pairs of them.
   void pairs_on_tiers() {
     const double each = 1 / ranks_;
     for (std::size_t tier = 0; tier < network_.topology().tiers.size(); ++tier) {
       const bool by_rail = tier == 0 && network_.rails() > 1;
-      std::vector<std::pair<std::int64_t, std::int64_t>> seats;  // switch, rail
+      std::vector<std::pair<std::int64_t, std::int64_t>> positions;  // (switch, rail) of members
       for (const std::int32_t member : members_)
-        seats.emplace_back(network_.node_of(member) / network_.topology().tiers[tier].nodes,
-                           by_rail ? network_.rail_of(member) : 0);
+        positions.emplace_back(network_.node_of(member) / network_.topology().tiers[tier].nodes,
+                               by_rail ? network_.rail_of(member) : 0);
       const auto rails = static_cast<std::size_t>(by_rail ? network_.rails() : 1);
       std::vector<double> on_rail(rails, 0);
-      for (const auto& [number, rail] : seats) ++on_rail[static_cast<std::size_t>(rail)];
-      std::sort(seats.begin(), seats.end());
-      for (std::size_t i = 0; i < seats.size();) {
-        const std::int64_t number = seats[i].first;
+      for (const auto& [number, rail] : positions) ++on_rail[static_cast<std::size_t>(rail)];
+      std::sort(positions.begin(), positions.end());
+      for (std::size_t i = 0; i < positions.size();) {
+        const std::int64_t number = positions[i].first;
         std::vector<double> below(rails, 0);
         double all = 0;
-        for (; i < seats.size() && seats[i].first == number; ++i, ++all)
-          ++below[static_cast<std::size_t>(seats[i].second)];
+        for (; i < positions.size() && positions[i].first == number; ++i, ++all)
+          ++below[static_cast<std::size_t>(positions[i].second)];
         const std::int64_t node = number * network_.topology().tiers[tier].nodes;
         for (std::size_t rail = 0; rail < rails; ++rail) {
           const auto r = static_cast<std::int64_t>(rail);
@@ -244,8 +251,8 @@ class Loads {
     }
   }
 
-  // Each node's buffer once to its leaf; a switch adds up what comes from below. On rails each rail
-  // has its share of the buffer, that of the members on it.
+  // Each node sends its buffer once to its leaf switch, and each switch reduces what comes from
+  // below. On rails, each rail carries the share of the members on it.
   void up_and_down() {
     if (nodes_.size() < 2) return;
     for (const GroupNode& node : nodes_)
@@ -266,7 +273,8 @@ class Loads {
         here = merged(std::move(here));
         used.insert(used.end(), here.begin(), here.end());
       }
-      // What members of one node send adds up; what nodes below one switch send is added there.
+      // The members of one node send different parts, so their bytes add up. The nodes below one
+      // switch send the same part, which the switch reduces: the largest counts.
       std::sort(used.begin(), used.end(),
                 [](const LinkLoad& a, const LinkLoad& b) { return a.link < b.link; });
       for (std::size_t i = 0; i < used.size();) {
@@ -285,7 +293,8 @@ class Loads {
   trace::Op op_;
   double ranks_;
   std::vector<LinkLoad> out_;
-  std::size_t merged_at_ = std::size_t{1} << 20U;  // so that memory holds each link a few times
+  // merged() runs when there are so many loads, so that each link is in memory only a few times.
+  std::size_t merged_at_ = std::size_t{1} << 20U;
 };
 
 }  // namespace
@@ -342,8 +351,7 @@ double visits(const Network& network, std::int64_t nodes, Pattern pattern) {
 Status check_visits(const Network& network, double visits) {
   if (visits <= kMostVisits) return Status::ok();
   return Error{
-      fmt::format("network: all-to-alls have too many routes on this {} to be followed one "
-                  "by one",
+      fmt::format("network: all-to-alls have too many routes on this {} to follow each of them",
                   topology_name(network.topology().kind)),
       {},
       "use fewer ranks, or a fat tree or rails"};
@@ -387,6 +395,7 @@ void add_hops(const Network& network, const std::vector<std::int32_t>& members,
   const std::size_t count = nodes.size();
   if (count < 2) return;
   double ring = 0, pairs = 0, counted = 0;
+  // Pairs from all nodes would be quadratic: a sample of 64 of them gives the mean.
   const std::size_t every = std::max<std::size_t>(1, count / 64);
   for (std::size_t i = 0; i < count; ++i) {
     ring += network.hops(nodes[i].node, nodes[(i + 1) % count].node);

@@ -1,6 +1,6 @@
-// What a call puts on the links of a network: the bytes on each link, by the way in which its
-// messages go. Only sums count, not who sends first: the engine divides links among calls as among
-// flows of water (sim/engine/shared_links.h).
+// The bytes that a call puts on each link of a network, by the pattern of its messages. Only the
+// sums count, not who sends first: the engine divides links among calls as among flows of water
+// (sim/engine/shared_links.h).
 //
 //   ring        around the nodes in the order of the members, over the ports of all members of a
 //               node, as NCCL's channels do: r (n-1)/n B over each hop (closed_form.h)
@@ -37,7 +37,7 @@ enum class Pattern : std::uint8_t {
   in_network,
 };
 
-// How a call goes that price() has priced. `sharp`: the network's switches reduce.
+// The pattern of a call that price() has priced. `sharp`: the network's switches reduce.
 Pattern pattern_of(trace::Op op, const GroupLayout& layout, const Price& price, bool sharp);
 
 struct LinkLoad {
@@ -46,38 +46,38 @@ struct LinkLoad {
   friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
 };
 
-// By link, each once. `members`: ranks of the network, at least two. O(members · tiers) on trees;
-// on a torus or a dragonfly O(members · hops), of `pairs` O(nodes² · hops).
+// Sorted by link, each once. `members`: ranks of the network, at least two. Cost: O(members ·
+// tiers) on trees; on a torus or a dragonfly O(members · hops), for `pairs` O(nodes² · hops).
 std::vector<LinkLoad> traffic(const Network& network, const std::vector<std::int32_t>& members,
                               trace::Op op, Pattern pattern);
 
-// About how many links traffic() visits of routes between all pairs of this many nodes; 0 of
+// About how many links traffic() visits on the routes between all pairs of this many nodes; 0 for
 // patterns and networks whose sums need no pairs.
 double visits(const Network& network, std::int64_t nodes, Pattern pattern);
-inline constexpr double kMostVisits = 1 << 30;  // they take up to a minute
-// An error for more than kMostVisits.
+inline constexpr double kMostVisits = 1 << 30;  // take up to a minute
+// Errors: more than kMostVisits.
 Status check_visits(const Network& network, double visits);
 
-// The sum of several, as of groups that call at the same time.
+// The sum of several loads, for groups that call at the same time.
 std::vector<LinkLoad> sum_of(const std::vector<std::vector<LinkLoad>>& loads);
 
-// What a call puts on the ports of ranks, for each byte of its buffer.
+// The load of a call on the ports of ranks, for each byte of its buffer.
 struct PortLoad {
-  double flow = 0;     // bytes on the busiest port to the network, or inside nodes if it uses none
-  double seconds = 0;  // that the port which takes longest needs
+  double flow = 0;     // bytes on the busiest port to the network; if none is used, inside nodes
+  double seconds = 0;  // of the port that takes longest
 };
-// What slows a call down that is alone on the network: the link that is too narrow for it.
+// The link that slows a call down most while no other call uses the network.
 struct Narrowest {
-  double factor = 1;  // how many times as long it takes; from 1
+  double factor = 1;  // the call takes this many times as long; from 1
   std::uint32_t link = 0;
 };
-// `seconds`: what it takes on links that limit nothing.
+// `seconds`: the call's time if no link between switches limits it.
 Narrowest narrowest(const Network& network, const std::vector<LinkLoad>& loads, double bytes,
                     double seconds);
 PortLoad port_load(const Network& network, const std::vector<LinkLoad>& loads);
 
-// Sets GroupLayout::ring_hops, pair_hops and most_hops. In large groups, only pairs from 64 of
-// their nodes count. O(nodes).
+// Sets GroupLayout::ring_hops, pair_hops and most_hops. In large groups, pair_hops is the mean over
+// pairs from about 64 of the nodes. O(nodes).
 void add_hops(const Network& network, const std::vector<std::int32_t>& members,
               GroupLayout& layout);
 

@@ -17,9 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Replaces every value under "vary" that is a list, a number or a boolean by a text, since a schema
-// cannot say briefly "whatever a scenario allows".
-YamlDocument with_plain_values(YamlDocument document) {
+// Replaces each value under "vary" by a text before the schema is checked: the schema cannot say
+// briefly "whatever a scenario allows". Mappings and nulls, which are never values, stay.
+YamlDocument with_text_values(YamlDocument document) {
   if (!document.value.contains("vary") || !document.value["vary"].is_object()) return document;
   for (Json& value : document.value["vary"])
     if (!value.is_null() && !value.is_object()) value = "values";
@@ -37,26 +37,26 @@ Result<Axis> axis_of(const std::string& key, const Json& value, const Location& 
   return error;
 }
 
-// Checks that the sweep is of a scenario on machines or of a plan on calibrations.
+// A sweep varies either a scenario on machines or a plan on calibrations.
 Status check_subject(const YamlDocument& document) {
   const Json& root = document.value;
   const bool of_plan = root.contains("plan");
   const Location& whole = document.value_location("");
   if (of_plan && root.contains("scenario"))
-    return Error{"a sweep is of a scenario or of a plan", document.key_location("/plan"),
+    return Error{"a sweep varies either a scenario or a plan", document.key_location("/plan"),
                  "leave one of the two out"};
   if (!of_plan && !root.contains("scenario"))
     return Error{"the key \"scenario\" or \"plan\" is missing", whole,
                  "add \"scenario: …\": the file of the job that is varied"};
   if (!of_plan && !root.contains("machines"))
     return Error{"the key \"machines\" is missing", whole,
-                 "add \"machines: …\": the files of what it would run on"};
+                 "add \"machines: …\": the files of the machines that it would run on"};
   const std::vector<const char*> others = of_plan ? std::vector<const char*>{"machines", "steps"}
                                                   : std::vector<const char*>{"calibrations"};
   for (const char* key : others)
     if (root.contains(key))
       return Error{
-          fmt::format("\"{}\" is nothing that a {} has", key, of_plan ? "plan" : "scenario"),
+          fmt::format("the sweep of a {} has no key \"{}\"", of_plan ? "plan" : "scenario", key),
           document.key_location(fmt::format("/{}", key)),
           of_plan ? "a plan runs on \"calibrations\"" : "a scenario runs on \"machines\""};
   return Status::ok();
@@ -69,7 +69,7 @@ Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text,
   const Result<YamlDocument> document = parse_yaml(text, file);
   if (!document || !document->value.is_object() || !document->value.contains("sweep"))
     return std::optional<SweepFile>();
-  if (auto problem = check_against_schema(with_plain_values(*document), Json::parse(sweep_schema()),
+  if (auto problem = check_against_schema(with_text_values(*document), Json::parse(sweep_schema()),
                                           "docs/sweep.md shows a whole file"))
     return *problem;
   const Json& root = document->value;

@@ -14,20 +14,20 @@ bool is_listed(const std::vector<std::string>& list, const std::string& what) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
 
-// The point of a machine at which a measurement was made, which it predicts by itself.
-const MeasuredCalls::Point* point_of(const Machine& machine, const MeasuredCollective& measured) {
+// True if the machine file has this measurement, and so repeats it rather than predicts it.
+bool has_measurement(const Machine& machine, const MeasuredCollective& measured) {
   for (const MeasuredCalls& calls : machine.measured)
     if (calls.from == measured.machine && calls.ranks == measured.ranks)
       for (const MeasuredCalls::Point& point : calls.points)
-        if (point.bytes.value == measured.bytes) return &point;
-  return nullptr;
+        if (point.bytes.value == measured.bytes) return true;
+  return false;
 }
 
 Result<ComparedRow> compare_call(const MeasuredTable& table, std::size_t row,
                                  const MeasuredCollective& measured, const Machine& machine) {
   // The machine's model needs the same number of ranks on each node.
   if (measured.ranks % measured.nodes != 0)
-    return Error{fmt::format("{}, row {}: {} nodes do not hold equally many of {} ranks",
+    return Error{fmt::format("{}, row {}: {} nodes cannot hold equally many of {} ranks",
                              table.file, row, measured.nodes, measured.ranks),
                  {},
                  "correct \"gpus\" or \"nodes\""};
@@ -35,16 +35,17 @@ Result<ComparedRow> compare_call(const MeasuredTable& table, std::size_t row,
   const Result<Price> priced =
       price({trace::Op::all_reduce, Bytes{measured.bytes}}, layout, machine);
   if (!priced) return priced.error();
-  // Measurements replace the model, and with it the rows that it was fitted to.
+  // A price from measurements does not use the model, so the rows that the model was fitted to do
+  // not matter then.
   const bool fitted = priced->source == PriceSource::measured
-                          ? point_of(machine, measured) != nullptr
+                          ? has_measurement(machine, measured)
                           : machine.nccl && is_listed(machine.nccl->fitted_to, measured.label);
   return ComparedRow{measured.label,
                      {Comparison::Kind::seconds, row, priced->time.seconds(), measured.seconds},
                      fitted};
 }
 
-// The shipped machines, and which of them a table's machine is.
+// The shipped machines that have measurements.
 Result<std::vector<Machine>> machines_with_measurements() {
   std::vector<Machine> out;
   for (const EmbeddedFile& shipped : shipped_machines()) {
@@ -55,11 +56,23 @@ Result<std::vector<Machine>> machines_with_measurements() {
   return out;
 }
 
+// The machine that has measurements of this name; null if there is none.
 const Machine* machine_of(const std::vector<Machine>& machines, const std::string& name) {
   for (const Machine& machine : machines)
     for (const MeasuredCalls& calls : machine.measured)
       if (calls.from == name) return &machine;
   return nullptr;
+}
+
+Error no_such_machine(const std::vector<Machine>& machines, const std::string& name,
+                      const std::string& table_file) {
+  std::vector<std::string> known;
+  for (const Machine& machine : machines)
+    for (const MeasuredCalls& calls : machine.measured)
+      if (known.empty() || known.back() != calls.from) known.push_back(calls.from);
+  return Error{fmt::format("no shipped machine has measurements of \"{}\"", printable(name)),
+               {table_file},
+               fmt::format("there are {}; name a machine file with --machine", join_and(known, 6))};
 }
 
 }  // namespace
@@ -82,8 +95,8 @@ ErrorSummary summarize(const std::vector<Comparison>& comparisons) {
 Result<StepPrediction> predict_measured(const MeasuredStep& step, const CostParameters& cost) {
   if (!step.micro_batch_unknown) return predict_step(step.model, step.plan, cost);
   std::optional<StepPrediction> best;
-  // Some combinations are impossible (a batch that a micro-batch does not divide); all failing is
-  // an error, and the first one is reported.
+  // The fastest combination of those that a trainer would try. Some are impossible (the batch is
+  // not a multiple of the micro-batch); if all are, the first error is reported.
   std::optional<Error> refused;
   for (const std::int64_t micro_batch : {1, 2, 4, 8, 16})
     for (const std::int32_t chunks : {1, 2}) {
@@ -131,7 +144,7 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
       return Error{fmt::format("{}, row {}: {}", table.file, i + 1, figures.error().message),
                    {},
                    figures.error().fix};
-    // Rows that the calibration was fitted to are no test of it: the report separates them.
+    // Rows that the calibration was fitted to do not test it: the report separates them.
     const bool known = is_listed(calibration.fitted_on, step.label);
     for (const Comparison& figure : *figures) answer.rows.push_back({step.label, figure, known});
   }
@@ -144,17 +157,8 @@ Result<TableAnswer> predict_collectives(const MeasuredTable& table) {
   TableAnswer answer{table.file, "sim/machines", {}};
   for (std::size_t i = 0; i < table.collectives.size(); ++i) {
     const Machine* machine = machine_of(*machines, table.collectives[i].machine);
-    if (machine == nullptr) {
-      std::vector<std::string> known;
-      for (const Machine& one : *machines)
-        for (const MeasuredCalls& calls : one.measured)
-          if (known.empty() || known.back() != calls.from) known.push_back(calls.from);
-      return Error{
-          fmt::format("no shipped machine has measurements of \"{}\"",
-                      printable(table.collectives[i].machine)),
-          {table.file},
-          fmt::format("there are {}; name a machine file with --machine", join_and(known, 6))};
-    }
+    if (machine == nullptr)
+      return no_such_machine(*machines, table.collectives[i].machine, table.file);
     Result<ComparedRow> row = compare_call(table, i + 1, table.collectives[i], *machine);
     if (!row) return row.error();
     answer.rows.push_back(std::move(*row));

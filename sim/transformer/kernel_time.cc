@@ -35,14 +35,14 @@ double traffic_seconds(const CostParameters& cost, double bytes) {
 
 Group group_of(const CostParameters& cost, int ranks, int stride, std::int64_t all) {
   // Ranks `stride` apart: with 8 ranks per node and stride 4, two of them are on one node.
-  const auto places = static_cast<int>(std::max<std::int64_t>(1, cost.ranks_per_node / stride));
-  return {ranks, std::min(ranks, places), stride, all};
+  const auto per_node = static_cast<int>(std::max<std::int64_t>(1, cost.ranks_per_node / stride));
+  return {ranks, std::min(ranks, per_node), stride, all};
 }
 
 PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes,
                         const Group& group) {
-  // NCCL's model needs as many members on each node: 5 ranks that could be two on a node are priced
-  // as one on each.
+  // NCCL's model needs equally many members on each node: 5 ranks, of which two fit on a node, are
+  // priced as if each were on a node of its own.
   int per_node = group.per_node;
   while (group.ranks % per_node != 0) --per_node;
   PricedGroup out{{group.ranks, group.ranks / per_node, per_node}, std::nullopt};
@@ -57,14 +57,14 @@ PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes,
 double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
   if (group.ranks <= 1) return 0;
   const PricedGroup priced = price_group(cost, op, bytes, group);
-  // Beyond the clock's range: priced_tasks() refuses a piece that takes this long.
+  // The time is beyond the clock's range. priced_tasks() refuses a piece that takes this long.
   if (!priced.price) return 10 * kLongestPiece;
   double seconds = priced.price->time.seconds();
   if (cost.network)
     seconds *= crowding(cost, {op, Bytes{std::llround(std::min(bytes, kMostBytes))}}, group,
                         priced.layout, *priced.price, seconds);
-  // Launching the call, and waiting for the last member: the more there are, the later it comes, as
-  // the largest of n random delays grows with log n.
+  // Launching the call, and waiting for its last member. The largest of n random delays grows with
+  // log n.
   return seconds + cost.call_overhead * std::log2(group.ranks);
 }
 

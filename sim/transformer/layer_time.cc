@@ -8,10 +8,10 @@ namespace lockstep::sim {
 namespace {
 
 // Bytes of element-wise operations, per token and element of the width: reads and writes of 16-bit
-// values. `whole`: norms and residual additions, on every rank. `cut`: activation functions and
-// reshapes, split over the tensor ranks.
+// values. `whole`: norms and residual additions, which every rank computes. `split`: activation
+// functions and reshapes, which are split over the tensor ranks.
 struct Traffic {
-  double whole, cut;
+  double whole, split;
 };
 constexpr Traffic kForward{28, 30};
 constexpr Traffic kBackward{34, 38};
@@ -20,8 +20,8 @@ constexpr Traffic kBackward{34, 38};
 // more.
 constexpr double kScoreForward = 13, kScoreBackward = 15, kUnfused = 12;
 
-// `experts`: feed-forward blocks that a rank computes; 1 of a dense model. `block_tokens`: tokens
-// that go through them, on the fullest rank.
+// `experts`: feed-forward blocks that a rank computes; 1 for a dense model. `block_tokens`: tokens
+// that go through these blocks, on the fullest rank.
 struct Sizes {
   double tokens, hidden, kv, ffn, tensor, experts, block_tokens;
 };
@@ -41,7 +41,8 @@ Sizes sizes_of(const Transformer& model, const TrainingPlan& plan) {
 }
 
 // The linear layers of one rank: QKV, projection, and the two of the feed-forward block (gated: the
-// first one is twice as wide). Those of a rank's experts are in one launch; then the router's.
+// first one is twice as wide). A rank's experts are one batched launch. In a mixture the router is
+// a fifth.
 std::vector<Gemm> linear(const Transformer& model, const Sizes& s) {
   const double rows = s.block_tokens / s.experts;
   std::vector<Gemm> out = {
@@ -73,6 +74,11 @@ struct Attention {
   double forward, backward;
 };
 
+// Whether Megatron's fused softmax kernel is available (layer_time.h).
+bool fuses_softmax(const Transformer& model, const TrainingPlan& plan) {
+  return plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
+}
+
 Attention attention(const Transformer& model, const TrainingPlan& plan,
                     const CostParameters& cost) {
   const double rows = static_cast<double>(plan.sequence) / plan.context;
@@ -90,8 +96,7 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
     return {2 * one, 5 * one};
   }
   const double count = rows * columns * batch;
-  const bool fused = plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
-  const double more = fused ? 0 : kUnfused;
+  const double more = fuses_softmax(model, plan) ? 0 : kUnfused;
   const std::vector<Gemm> both = {scores, values};
   return {forward_seconds(cost, both, 1) +
               traffic_seconds(cost, cost.attention_traffic * count * (kScoreForward + more)),
@@ -110,8 +115,8 @@ double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, cons
   return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
 }
 
-// Tokens go to the ranks of their experts and come back: two all-to-alls in each direction, which
-// take as long as the fullest rank's.
+// Tokens go to the ranks of their experts and come back: two all-to-alls in each direction. Each
+// takes as long as on the fullest rank.
 double expert_seconds(const Transformer& model, const TrainingPlan& plan,
                       const CostParameters& cost, const Sizes& s) {
   if (plan.expert == 1) return 0;
@@ -122,8 +127,7 @@ double expert_seconds(const Transformer& model, const TrainingPlan& plan,
                             group_of(cost, plan.expert, plan.tensor, plan.ranks()));
 }
 
-// The gathering of keys and values over the context ranks, in one direction; 16-bit, keys and
-// values.
+// The all-gather of keys and values over the context ranks, in one direction, in 16 bits.
 double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   if (plan.context == 1) return 0;
   const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
@@ -132,9 +136,9 @@ double context_seconds(const TrainingPlan& plan, const CostParameters& cost, con
   return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
 }
 
-// torchtitan's policy for gated layers, train_spec's selective operator checkpointing: of the
-// products wq, wk, wv, wo, w1, w3, w2 every second one is computed again. Ours are joined: queries,
-// keys and values in one, the two up-projections in another.
+// torchtitan's policy for gated layers, train_spec's selective operator checkpointing, recomputes
+// every second of the products wq, wk, wv, wo, w1, w3, w2: wk, wo and w3. In `gemms`, wq, wk and wv
+// are one product, and w1 and w3 another.
 double every_second_product(const CostParameters& cost, const Sizes& s,
                             const std::vector<Gemm>& gemms, double speed) {
   return gemm_seconds(cost, gemms[0], speed) * s.kv / (s.hidden + 2 * s.kv) +
@@ -149,18 +153,19 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   const std::vector<Gemm> gemms = linear(model, s);
   const double speed = plan.fp8 ? cost.fp8_gain : 1;
   const Attention attends = attention(model, plan, cost);
-  const double left = plan.compiled ? cost.compiled_traffic : 1;
+  // The share of the element-wise traffic that remains after torch.compile fused kernels.
+  const double compiled = plan.compiled ? cost.compiled_traffic : 1;
   const double whole_ranks = plan.sequence_parallel ? s.tensor : 1;
+  // kForward and kBackward are for a feed-forward block of 4 times the width, without a gate.
   const double wide = s.block_tokens / s.tokens * s.ffn / (4 * s.hidden) * (model.gated ? 1.5 : 1);
   // Sorting tokens by their experts, and back: each read and written, twice.
   const double sorting =
       model.experts > 0 ? traffic_seconds(cost, 8 * s.block_tokens * s.hidden / whole_ranks) : 0;
   const auto element_wise = [&](const Traffic& bytes) {
-    return traffic_seconds(cost, left * s.tokens * s.hidden *
-                                     (bytes.whole / whole_ranks + bytes.cut * wide / s.tensor));
+    return traffic_seconds(cost, compiled * s.tokens * s.hidden *
+                                     (bytes.whole / whole_ranks + bytes.split * wide / s.tensor));
   };
-  const bool fused =
-      model.fused_attention || plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
+  const bool fused = model.fused_attention || fuses_softmax(model, plan);
   LayerTimes times;
   times.forward.kernels =
       forward_seconds(cost, gemms, speed) + attends.forward + element_wise(kForward) + sorting;
@@ -173,17 +178,17 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   times.backward.launches = cost.launch_backward;
   times.forward.attention = attends.forward;
   times.backward.attention = attends.backward;
-  if (plan.recompute == Recompute::full) times.again = times.forward;
-  // What selective recompute computes again: torchtitan, of gated layers, every second product and
-  // what is between them; Megatron the attention (arXiv 2205.05198, section 5). Both keep a fused
-  // attention.
+  if (plan.recompute == Recompute::full) times.recompute = times.forward;
+  // Selective recompute: torchtitan (gated layers) recomputes every second product and the
+  // operations between them, Megatron the attention (arXiv 2205.05198, section 5). Both keep a
+  // fused attention.
   if (plan.recompute == Recompute::selective && model.gated) {
-    times.again.kernels = every_second_product(cost, s, gemms, speed) + element_wise(kForward);
+    times.recompute.kernels = every_second_product(cost, s, gemms, speed) + element_wise(kForward);
     // With sequence parallelism an all-gather is half of an all-reduce.
-    times.again.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
-    times.again.launches = times.forward.launches / 2;
+    times.recompute.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
+    times.recompute.launches = times.forward.launches / 2;
   } else if (plan.recompute == Recompute::selective && !model.fused_attention) {
-    times.again.kernels = times.again.attention = attends.forward;
+    times.recompute.kernels = times.recompute.attention = attends.forward;
   }
   return times;
 }

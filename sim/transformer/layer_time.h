@@ -1,4 +1,4 @@
-// What a layer of a transformer takes on one rank, kernel by kernel.
+// The time of a transformer's layer on one rank, kernel by kernel.
 #pragma once
 
 #include "sim/transformer/calibration.h"
@@ -17,23 +17,23 @@ struct LayerTime {
 
 struct LayerTimes {
   LayerTime forward, backward;  // backward: without recomputation
-  LayerTime again;              // what the backward pass computes again
+  LayerTime recompute;          // of the forward, during the backward pass
 };
 
 // Forward and backward of one layer:
 //
 //   linear      QKV, projection, feed-forward; backward twice as many products
 //   attention   scores and values; the bytes of softmax and dropout where they are in memory. The
-//               fused softmax is used only where 4 divides micro-batch x heads of the rank
+//               fused softmax is used only if 4 divides micro-batch x heads of the rank
 //               (Megatron-LM, fused_softmax.py, is_kernel_available)
 //   element-wise operations, norms and dropouts by their bytes
 //   tensor-parallel collectives: two all-reduces each way (arXiv 1909.08053, section 3), or as many
 //               bytes as all-gathers and reduce-scatters with sequence parallelism
 //   experts     of a mixture: their products, for the tokens of the fullest rank; an all-to-all of
-//               the tokens before and after them, each way; where tensor ranks cut them, a
-//               gathering of all their tokens instead of the layer's second all-reduce (Megatron
-//               Core's dispatcher, arXiv 2504.14960)
-//   again       full: the forward pass. Selective: the attention's forward (arXiv 2205.05198,
+//               the tokens before and after them, each way; if tensor ranks split them,
+//               an all-gather of all their tokens instead of the layer's second all-reduce
+//               (Megatron Core's dispatcher, arXiv 2504.14960)
+//   recompute   full: the forward pass. Selective: the attention's forward (arXiv 2205.05198,
 //               section 5); in gated layers torchtitan's policy, whose memory is counted: every
 //               second product (keys, the attention's output, one of the two up-projections), the
 //               element-wise operations, and with sequence parallelism the all-gathers

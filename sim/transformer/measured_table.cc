@@ -143,7 +143,7 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
   const json root = json::parse(text, nullptr, false);
   if (root.is_discarded()) return Error{"the file is not JSON", {file}, "give one of the tables"};
   const auto unknown = [&] {
-    return Error{"the file is none of the known tables",
+    return Error{"the file is not one of the known tables",
                  {file},
                  "known are those of vTrain, Megatron, torchtitan, NeMo and nccl-tests: "
                  "docs/simulate-workloads.md"};

@@ -13,9 +13,11 @@ namespace {
 
 std::string tensor_basis(const TrainingPlan& plan) {
   return fmt::format(
-      "two all-reduces each way and layer, or as many bytes as all-gathers and reduce-scatters; {}",
-      plan.overlapped_tensor ? "during the matrix products, which slow down by a share of them"
-                             : "nothing hides them");
+      "two all-reduces per layer and direction, or the same bytes in all-gathers and "
+      "reduce-scatters; {}",
+      plan.overlapped_tensor
+          ? "they overlap the matrix products, which slow down by a share of their time"
+          : "nothing hides them");
 }
 
 std::string data_basis(const TrainingPlan& plan) {
@@ -68,23 +70,24 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
       {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
       {"context_parallel", "context-parallel collectives", parts.context,
        plan.overlapped_context
-           ? "keys and values gathered in each layer, each way, during the attention"
-           : "keys and values gathered in each layer, each way; nothing hides them"},
+           ? "keys and values gathered in each layer and direction, during the attention"
+           : "keys and values gathered in each layer and direction; nothing hides them"},
       {"expert_parallel", "expert-parallel collectives", parts.expert,
-       fmt::format("tokens to their experts' ranks and back, each way and layer{}; nothing hides "
-                   "that",
-                   plan.expert_skew == 1
-                       ? std::string("; all experts get as many")
-                       : fmt::format("; {} times as many to the fullest rank as to the mean",
-                                     number_text(plan.expert_skew)))},
+       fmt::format(
+           "tokens to their experts' ranks and back, in each layer and direction{}; nothing "
+           "hides that",
+           plan.expert_skew == 1 ? std::string("; all experts get equally many")
+                                 : fmt::format("; the fullest rank gets {} times the mean",
+                                               number_text(plan.expert_skew)))},
       {"data_parallel", "data-parallel, exposed", parts.data, data_basis(plan)},
       {"pipeline_transfer", "transfers between stages", parts.handover,
        plan.overlapped_pipeline
            ? "sends overlap computing, which slows down by a share of them"
            : "each send occupies both stages, as Megatron's blocking sends do"},
       {"pipeline_bubble", "pipeline bubble", parts.bubble,
-       "the step is run task by task and message by message; the mean over the stages of what each "
-       "one waits for others"},
+       "the step is simulated task by task and message by message; the mean time that a stage "
+       "waits "
+       "for others"},
       {"optimizer", "optimizer", parts.optimizer, optimizer_basis(cost)},
       {"overhead", "once a step", parts.overhead, "a constant of the calibration"},
   };
@@ -168,9 +171,10 @@ std::vector<std::string> PlanForecast::basis() const {
                   "were within {} of their prediction",
                   percent(calibration.cost.spread)),
       calibration.cost.slow.empty()
-          ? "all GPUs are alike and compute alike; nobody else uses the network; no stragglers"
-          : "the kernels of the machine's slow GPUs take longer; times are of a replica of which "
-            "there are most, where waiting for slower ones counts as data-parallel, exposed",
+          ? "all GPUs are equally fast; no other job uses the network; no stragglers"
+          : "the kernels of the machine's slow GPUs take longer; times are of the most frequent "
+            "kind "
+            "of replica, where waiting for slower ones counts as data-parallel, exposed",
       fmt::format("MFU: 3 x the forward's matrix products{}, of {} TFLOP/s (16 bits)",
                   model.causal ? ", attention counted as far as the mask leaves it" : "",
                   number_text(calibration.cost.peak_flops * 1e-12))};
@@ -191,8 +195,8 @@ std::vector<std::string> PlanForecast::basis() const {
         "the last have one");
   if (p.pipeline > 1 && splits_backward(p.schedule))
     out.emplace_back(
-        "no measured step at hand ran a zero-bubble schedule: its order is exact, its "
-        "times were not compared");
+        "no measured step used a zero-bubble schedule: its order is exact, its times were not "
+        "compared");
   if (goodput)
     out.emplace_back(
         "goodput: GPUs fail independently at a constant rate; a failure loses the work since the "
@@ -200,9 +204,9 @@ std::vector<std::string> PlanForecast::basis() const {
   if (p.sharding == Sharding::zero1 || p.sharding == Sharding::zero2)
     out.emplace_back(
         p.overlapped_gradients
-            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step at hand ran it"
-            : "no measured step at hand ran ZeRO-1 or ZeRO-2 without overlap: they count in memory "
-              "and in the optimizer's time, and exchange as much as without");
+            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step used it"
+            : "no measured step used ZeRO-1 or ZeRO-2 without overlap: they change the memory and "
+              "the optimizer's time, but not the exchange");
   return out;
 }
 

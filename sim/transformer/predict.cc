@@ -54,11 +54,11 @@ LayerExchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
 PieceTime piece_time(const TrainingPlan& plan, const CostParameters& cost, const LayerTimes& one,
                      const LayerExchange& exchange, double layers) {
   LayerTime back = one.backward;
-  back.kernels += one.again.kernels;
-  back.tensor += one.again.tensor;
-  back.context += one.again.context;
-  back.expert += one.again.expert;
-  back.launches += one.again.launches;
+  back.kernels += one.recompute.kernels;
+  back.tensor += one.recompute.tensor;
+  back.context += one.recompute.context;
+  back.expert += one.recompute.expert;
+  back.launches += one.recompute.launches;
   // The host's cost per micro-batch and stage, half of it in each direction.
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
   const double one_forward = hidden(cost, one.forward.on_gpu(), exchange.gather);
@@ -183,7 +183,8 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   // The backward pass has two products for one of the forward pass: one for the input's gradients,
   // one for the weights'. Schedules that split it need the weights' share. With recomputation less
   // of it: with all recomputed about a third instead of a half.
-  const double share = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.again.on_gpu());
+  const double share =
+      0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.recompute.on_gpu());
   const double weight = order->split ? share * layers.backward : 0;
   PricedTasks out;
   out.order = std::move(*order);

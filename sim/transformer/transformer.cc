@@ -91,10 +91,9 @@ std::optional<WorkloadProblem> expert_problem(const Transformer& model, const Tr
       return problem("expert_skew", "the model has no experts",
                      "leave expert_skew out, or add experts to the model");
     if (plan.expert == 1) return std::nullopt;
-    return problem(
-        "expert",
-        fmt::format("{} ranks are to share the experts of a model that has none", plan.expert),
-        "leave expert out, or add experts to the model");
+    return problem("expert",
+                   fmt::format("{} ranks cannot share experts: the model has none", plan.expert),
+                   "leave expert out, or add experts to the model");
   }
   if (model.experts < 1 || model.experts > kMostExperts)
     return problem("experts", fmt::format("experts is {}", model.experts),

@@ -72,7 +72,7 @@ TEST(Calibrate, TheShortestTimeOfSeveralLooksCounts) {
   }
   EXPECT_EQ(counted.work.front().kernels, 5);
   EXPECT_EQ(counted.work.front().nanos, 500);
-  EXPECT_EQ(counted.beside_nanos, 500);
+  EXPECT_EQ(counted.other_threads_nanos, 500);
 }
 
 TEST(Calibrate, CountsAndTimesMustBeOfOneProgram) {

@@ -51,7 +51,7 @@ TEST_F(ConvertToScenario, WritesAScenarioThatExpectsTheVerdict) {
   const Outcome made = make();
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr("2 ranks, 9 calls, at most 5 of one rank"));
-  EXPECT_THAT(made.out, HasSubstr("expected of it: host-stall of rank 1"));
+  EXPECT_THAT(made.out, HasSubstr("it expects: host-stall of rank 1"));
   const Result<runtime::Scenario> scenario = runtime::load_scenario(folder_.file("job.yaml"));
   ASSERT_TRUE(scenario) << scenario.error().str();
   EXPECT_EQ(scenario->name, "replay of run");
@@ -74,7 +74,7 @@ TEST_F(ConvertToScenario, ACleanRunIsExpectedToBeClean) {
   record(1, 3, "clean");
   const Outcome made = make();
   ASSERT_EQ(made.status, 0) << made.err;
-  EXPECT_THAT(made.out, HasSubstr("expected of it: clean"));
+  EXPECT_THAT(made.out, HasSubstr("it expects: clean"));
 }
 
 TEST_F(ConvertToScenario, ReplacesNothingUnlessTold) {
@@ -94,7 +94,7 @@ TEST_F(ConvertToScenario, WhatHasNothingToShowIsRefused) {
   record(0, 3, "clean");
   const Outcome made = make();
   EXPECT_EQ(made.status, 3);
-  EXPECT_THAT(made.err, HasSubstr("do not say whether anything is wrong"));
+  EXPECT_THAT(made.err, HasSubstr("do not show whether anything is wrong"));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("job.yaml")));
 }
 
@@ -133,8 +133,8 @@ TEST_F(ConvertToScenario, NamesThatCannotBeAreRefusedBeforeAnythingIsWritten) {
   refused(folder_.file("job.calls"), "a folder of this name");
   refused(folder_.file("new/"), "this is a folder");
   refused(folder_.file("run"), "this is a folder");
-  refused(folder_.file("a\xff.yaml"), "cannot name a folder of calls");
-  refused(folder_.file("a\n.yaml"), "cannot name a folder of calls");
+  refused(folder_.file("a\xff.yaml"), "cannot contain the name of its folder of calls");
+  refused(folder_.file("a\n.yaml"), "cannot contain the name of its folder of calls");
   EXPECT_FALSE(std::filesystem::exists(folder_.file("job.calls")));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("new")));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);

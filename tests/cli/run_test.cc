@@ -154,10 +154,10 @@ TEST_F(RunCommand, BadScenariosAndBadUsageExitWith2BeforeAnythingStarts) {
   EXPECT_THAT(status_and_error({"run", "--check", scenario("finish")}),
               HasSubstr("--check needs something to compare with"));
   EXPECT_THAT(status_and_error({"run", scenario("y", "expect: {verdict: findings, rules: [x]}\n")}),
-              HasSubstr("names no rule"));
+              HasSubstr("has an unknown rule"));
   setenv("LOCKSTEP_WORKER", "/nowhere", 1);
   EXPECT_THAT(status_and_error({"run", scenario("finish")}),
-              HasSubstr("LOCKSTEP_WORKER names no program"));
+              HasSubstr("LOCKSTEP_WORKER is not a program"));
 }
 
 TEST_F(RunCommand, TracesOfAnEarlierRunAreNotWrittenOver) {

@@ -112,7 +112,7 @@ TEST_F(SweepPlan, ASweepFileNamesThePlan) {
   folder_.write("s.yaml", "sweep: 1\nplan: p.yaml\nmachines: [m.yaml]\n");
   EXPECT_THAT(sweep({}, "s.yaml").err, AllOf(HasSubstr("s.yaml:3:1"), HasSubstr("\"machines\"")));
   folder_.write("s.yaml", "sweep: 1\nplan: p.yaml\nscenario: job.yaml\n");
-  EXPECT_THAT(sweep({}, "s.yaml").err, HasSubstr("a scenario or of a plan"));
+  EXPECT_THAT(sweep({}, "s.yaml").err, HasSubstr("either a scenario or a plan"));
 }
 
 TEST_F(SweepPlan, OptionsOfScenariosAreRefused) {

@@ -48,7 +48,7 @@ TEST(ParseOutputTarget, TheEndingChoosesTheKind) {
   EXPECT_EQ(kind("-"), "text");
   EXPECT_EQ(kind("r.csv"), "none") << "no form of this command";
   const Error unknown = parse_output_target("report.pdf", forms).error();
-  EXPECT_EQ(unknown.message, "--output report.pdf: this ending belongs to no kind of report");
+  EXPECT_EQ(unknown.message, "--output report.pdf: no kind of report has this ending");
   EXPECT_EQ(unknown.fix.substr(0, 41), "write KIND=PATH, such as text=report.pdf;");
 }
 

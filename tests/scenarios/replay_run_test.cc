@@ -84,7 +84,7 @@ TEST_F(ReplayRun, RecordingsOfOthers) {
     } else {
       words = words.substr(words.find("error: ") + 7);
     }
-    const std::size_t expected = words.find("expected of it: ");
+    const std::size_t expected = words.find("it expects: ");
     if (expected != std::string::npos) words = words.substr(expected + 16);
     table << std::left << std::setw(34) << name << std::setw(13) << result
           << words.substr(0, words.find('\n')) << "\n";

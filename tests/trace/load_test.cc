@@ -177,7 +177,7 @@ TEST_F(LoadTest, NothingToReadIsAnError) {
   EXPECT_EQ(error({dir_.file("none")}), "no traces in this folder: 2 files in it, all empty");
   dir_.write("none/c", "x");
   EXPECT_EQ(error({dir_.file("none")}),
-            "no traces in this folder: 3 files in it, of no known form");
+            "no traces in this folder: 3 files in it, none in a known format");
   EXPECT_EQ(error({dir_.write("a", "x"), dir_.write("b", "x")}),
             "not a trace of a known form (nor can 1 other file be read)");
 }

@@ -44,6 +44,7 @@ namespace {
 
 using NoteKind = RankNote::Kind;
 constexpr std::size_t kMostOfAKind = 4;  // notes per rank: later ones mostly repeat the first
+constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
@@ -74,10 +75,12 @@ NoteKind kind_of_exception(std::string_view text) {
   return mentions_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
 }
 
-// Lines that processes and libraries write while they go down: after them nobody went on.
-bool belongs_to_the_end(std::string_view text) {
+// True for lines that processes and libraries write while they end. Any other line after an
+// exception shows that the rank continued.
+bool is_written_at_end(std::string_view text) {
   text = trimmed(text);
   if (text.empty()) return true;
+  // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
   static constexpr std::array<std::string_view, 18> kBegins = {
       "[rank",         "[W",          "[E",      "[F",        "[I",        "frame #",
       "Traceback",     "terminate ",  "what():", "Exception", "The above", "During handling",
@@ -103,21 +106,22 @@ std::string_view after_prefix(std::string_view line) {
   return line;
 }
 
-// XIDs after which the GPU does no more work until it is reset (NVIDIA's catalog: double-bit
+// True for XIDs after which the GPU does no work until it is reset (NVIDIA's catalog: double-bit
 // errors, a GPU off the bus, an uncontained error, GSP time-outs).
 bool stops_the_gpu(std::int64_t xid) {
   static constexpr std::array<std::int64_t, 8> kFatal = {48, 62, 79, 95, 109, 119, 120, 140};
   return std::find(kFatal.begin(), kFatal.end(), xid) != kFatal.end();
 }
 
-// What is known of one rank's output (or of what has no rank) while it is read.
+// The state of reading one rank's output, or that of lines without a rank.
 struct Stream {
   bool in_traceback = false;
-  bool of_no_matter = false;             // the traceback belongs to what Python ignores
-  bool in_thread = false;                // … or to a thread
-  bool terminate = false;                // the next line is what() of a C++ exception
-  std::string terminated_by;             // its type
-  std::optional<std::size_t> exception;  // the last one that may have ended it: into `notes`
+  bool ignored = false;       // the traceback is of an exception that Python ignores
+  bool in_thread = false;     // the traceback is of a thread
+  bool in_terminate = false;  // the next line is what() of a C++ exception
+  std::string terminated_by;  // its type
+  // The last exception that may have ended the rank, as an index in the notes.
+  std::optional<std::size_t> exception;
 };
 
 // A process as a line names it.
@@ -147,13 +151,14 @@ class RankLogReader {
     const std::string_view text = prefix ? after_prefix(line) : line;
     const Rank rank = prefix.value_or(file_.rank.value_or(Rank(kNone)));
     Stream& stream = streams_[rank];
-    if (take_traceback(stream, rank, prefix.has_value(), text)) return;
+    if (take_exception(stream, rank, prefix.has_value(), text)) return;
     if (take_summary(line)) return;
     if (take_signs(stream, rank, text)) return;
-    // In output of several ranks that does not say whose a line is, others go on as well.
+    // Any other line shows that the rank continues, unless the line may be another rank's. PyTorch
+    // writes the prefix on what ends a rank only.
     if (prefix || rank.value == kNone) return;
-    if (!stream.exception || belongs_to_the_end(text)) return;
-    // The rank goes on: somebody caught it.
+    if (!stream.exception || is_written_at_end(text)) return;
+    // The rank continues, so the exception was caught.
     RankNote& note = out_.notes[*stream.exception];
     if (note.ends()) note.kind = NoteKind::caught;
     stream.exception.reset();
@@ -176,40 +181,46 @@ class RankLogReader {
     return before;
   }
 
-  // True: the line is part of a traceback, or of the end of a C++ program.
-  bool take_traceback(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
-    if (text.starts_with("Traceback (most recent call last)")) {
-      stream.in_traceback = true;
-      return true;
-    }
-    if (text.starts_with("Exception ignored in") || text.starts_with("Exception in thread")) {
-      (text.starts_with("Exception i") && contains_text(text, "ignored") ? stream.of_no_matter
-                                                                         : stream.in_thread) = true;
-      return true;
-    }
-    constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
+  // The functions below return true if the line was of their kind.
+
+  bool take_exception(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
+    if (begins_traceback(stream, text)) return true;
+    if (stream.in_terminate || contains_text(text, kTerminate))
+      return take_terminate(stream, rank, text);
+    return stream.in_traceback && take_traceback(stream, rank, uncaught, text);
+  }
+
+  static bool begins_traceback(Stream& stream, std::string_view text) {
+    if (text.starts_with("Traceback (most recent call last)")) return stream.in_traceback = true;
+    if (text.starts_with("Exception ignored in")) return stream.ignored = true;
+    if (text.starts_with("Exception in thread")) return stream.in_thread = true;
+    return false;
+  }
+
+  // The end of a C++ program: "terminate called …", then a line with what().
+  bool take_terminate(Stream& stream, Rank rank, std::string_view text) {
     if (const std::size_t at = text.find(kTerminate); at != kNpos) {
       const std::string_view type = text.substr(at + kTerminate.size());
-      stream.terminate = true;
+      stream.in_terminate = true;
       stream.terminated_by = type.substr(0, std::min(type.find('\''), RankNote::kLongest));
       return true;
     }
-    if (stream.terminate) {
-      stream.terminate = false;
-      const std::size_t at = text.find("what():");
-      const std::string_view what = at == kNpos ? std::string_view() : text.substr(at + 7);
-      const std::string whole = fmt::format("{}: {}", stream.terminated_by, trimmed(what));
-      note_exception(stream, rank, whole);
-      return at != kNpos;
-    }
-    if (!stream.in_traceback) return false;
+    stream.in_terminate = false;
+    const std::size_t at = text.find("what():");
+    const std::string_view what = at == kNpos ? std::string_view() : text.substr(at + 7);
+    note_exception(stream, rank, fmt::format("{}: {}", stream.terminated_by, trimmed(what)));
+    return at != kNpos;
+  }
+
+  bool take_traceback(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
+    // Frames are indented. The first line that is not is the exception.
     if (text.empty() || is_blank(text.front())) return true;
     stream.in_traceback = false;
     if (!looks_like_exception(text)) return false;
     const bool thread = std::exchange(stream.in_thread, false);
-    if (std::exchange(stream.of_no_matter, false)) return true;
+    if (std::exchange(stream.ignored, false)) return true;
     if (text.starts_with("KeyboardInterrupt") || text.starts_with("SystemExit")) return true;
-    // A thread's exception leaves the process to go on.
+    // A thread's exception does not end the process.
     if (thread && !uncaught) {
       add(NoteKind::caught, rank, text);
       return true;
@@ -219,13 +230,12 @@ class RankLogReader {
   }
 
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
-    // In a chain ("During handling of …") the last one counts: it ended the rank. The earlier ones
-    // stay as its causes.
-    NoteKind kind = kind_of_exception(text);
-    if (kind == NoteKind::peer_lost && stream.exception) {
-      // Torn down after an exception of its own.
-      if (out_.notes[*stream.exception].ends()) return;
-    }
+    // In a chain ("During handling of …") the last one ended the rank. The earlier ones stay as its
+    // causes.
+    const NoteKind kind = kind_of_exception(text);
+    // A connection that fails after an exception of the rank's own is a consequence.
+    if (kind == NoteKind::peer_lost && stream.exception && out_.notes[*stream.exception].ends())
+      return;
     // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has a total capacity of …"
     const std::size_t gpu = text.find(". GPU ");
     LoggedProcess process;
@@ -263,7 +273,7 @@ class RankLogReader {
     if (!line.timeout) return true;
     const std::size_t at = text.find("Watchdog caught");
     const std::int64_t in_group = line.timeout->rank;
-    // "[Rank 3]" is the rank in a group; of the default group also the global one.
+    // "[Rank 3]" is the group rank. In the default group it is the global rank, too.
     const bool is_default = !line.group || line.group->desc == "default_pg";
     if (rank.value == kNone && is_default && is_possible_rank(in_group, kMaxWorldSize)) {
       rank = Rank(static_cast<std::int32_t>(in_group));
@@ -283,7 +293,7 @@ class RankLogReader {
     if (process == kNpos) return {};
     const auto pid = number_after(who.substr(process), ":");
     if (!pid || *pid <= 0) return {};
-    // "[default3]:gpu1": what a launcher puts before the line.
+    // A launcher may write a prefix: "[default3]:gpu1".
     const std::string_view head = who.substr(0, process);
     const std::size_t host = head.find_last_of(" \t:") + 1;
     const auto device = number_after(before.substr(bracket), " [");
@@ -311,7 +321,7 @@ class RankLogReader {
       in_root_cause_ = true;
       return true;
     }
-    // Other launchers' prefixes may come first.
+    // The number after a key, which may be anywhere in the line: launchers write prefixes.
     const auto value = [&](std::string_view key) -> std::optional<std::int64_t> {
       const std::size_t at = line.find(key);
       if (at == kNpos) return std::nullopt;
@@ -347,8 +357,8 @@ class RankLogReader {
     return true;
   }
 
-  // Output of several ranks without prefixes, and torchrun's word that one of them ended first,
-  // with an exception: where there is one exception only, it is that rank's.
+  // In output of several ranks without prefixes, torchrun's summary says which rank ended first,
+  // with an exception. If the output has only one exception, it is that rank's.
   void name_first_failure() {
     if (raised_first_.value == kNone) return;
     RankNote* only = nullptr;
@@ -366,19 +376,19 @@ class RankLogReader {
   std::map<Rank, Stream> streams_;
   std::map<std::pair<Rank, NoteKind>, std::size_t> counts_;
   int number_ = 0;
-  Rank failed_{kNone};  // whose block of torchrun's summary is being read
+  Rank failed_{kNone};  // the rank whose block of torchrun's summary is being read
   std::string_view failed_host_;
-  Rank raised_first_{kNone};  // the first failure, where it ended with an exception
+  Rank raised_first_{kNone};  // the first rank to fail, if it ended with an exception
   bool in_root_cause_ = false;
 };
 
 FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
 
-// A text with a line of those that matter; or whose name is that of a log, which may say something
-// only far into the file.
+// True for a text with one of the lines above. Also for a text with the name of a log, where such a
+// line may come late.
 bool is_rank_log(std::string_view bytes, std::string_view name) {
-  constexpr std::size_t kLooked = std::size_t{64} << 10U;
-  const std::string_view head = bytes.substr(0, kLooked);
+  constexpr std::size_t kHead = std::size_t{64} << 10U;
+  const std::string_view head = bytes.substr(0, kHead);
   if (head.empty() || head.find('\0') != kNpos) return false;
   if (head.front() == '{' || head.front() == '[') {
     // JSON, unless it is a line's prefix ("[rank0]:", "[2024-…").
@@ -393,11 +403,11 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
                                                              "terminate called after throwing",
                                                              "Fatal Python error",
                                                              "(first observed failure)"};
-  const bool speaks = sample_of(bytes).any([](std::string_view text) {
+  const bool has_sign = sample_of(bytes).any([](std::string_view text) {
     return std::any_of(kSigns.begin(), kSigns.end(),
                        [&](auto sign) { return contains_text(text, sign); });
   });
-  if (speaks) return true;
+  if (has_sign) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
   if (base.ends_with(".gz")) base.remove_suffix(3);
   static constexpr std::array<std::string_view, 3> kEndings = {".log", ".out", ".err"};
@@ -435,7 +445,7 @@ bool mentions_a_peer(std::string_view text) {
       "DistNetworkError",
       "ChildFailedError",
       "SignalException"};
-  if (contains_text(text, "DataLoader")) return false;  // its own workers are what it waits for
+  if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
   return std::any_of(kSigns.begin(), kSigns.end(),
                      [&](auto sign) { return contains_text(text, sign); });
 }

@@ -4,7 +4,7 @@
 
 namespace lockstep::verify {
 
-// Roughly: 24 bytes for an empty vector. It only has to keep the search within its memory.
+// Roughly, with 24 bytes for an empty vector: good enough to bound the memory of the search.
 std::size_t ScheduleState::bytes() const {
   std::size_t out = next.size() * 4 + frontiers.size() * 8 + (sends.size() + receives.size()) * 24;
   for (const auto& members : issued) out += 24 + members.size() * 4;
@@ -120,7 +120,7 @@ bool ScheduleMachine::passes(const ScheduleState& s, std::uint32_t r, std::uint3
   const trace::Op op = p_.op(r, c);
   if (!trace::is_point_to_point(op)) {
     const auto m = p_.instance(r, c);
-    // What a member without a trace does is unknown: assume that it takes part.
+    // A member without a trace is assumed to take part.
     if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return true;
     return s.frontiers[m.group].least > m.index;
   }
@@ -158,8 +158,8 @@ void ScheduleMachine::post(ScheduleState& s, std::uint32_t r, std::uint32_t c,
 
 void ScheduleMachine::arrive(ScheduleState& s, const SchedulePrograms::Instance& m,
                              std::vector<std::uint32_t>& ready) {
-  // Only when the last of the slowest members arrives can a collective complete. Until then this is
-  // O(1), which matters for large groups.
+  // A collective can complete only when the last of the slowest members arrives. Any other arrival
+  // costs O(1), which matters for large groups.
   auto& issued = s.issued[m.group];
   auto& frontier = s.frontiers[m.group];
   if (issued[m.member]++ != frontier.least || --frontier.members > 0) return;
@@ -266,7 +266,7 @@ bool ScheduleMachine::absorbs_all(const ScheduleState& s, std::uint32_t dest,
     if (!in_run(p_.message(dest, actions[a].call))) break;
     if (!actions[a].blocks) ++receives;
   }
-  // Then the messages. More messages than receives: which of them are left makes a difference.
+  // Count the messages. If there are more than receives, it matters which of them are left over.
   std::size_t messages = 0;
   for (const std::uint32_t sender : p_.senders_to(receive)) {
     messages += messages_of(s, sender, receive, receives - messages);

@@ -75,9 +75,9 @@ struct ValueCurves {
 };
 
 // The mean loss over the ranks, then at most `most` tensors: those that a finding names, then those
-// that differ earliest, then those recorded first. Of a gradient that a finding names the result of
-// the synchronisation stands beside the mean that it should be, by their sketches. Empty if neither
-// was recorded. O(marks log marks).
+// that differ earliest, then those recorded first. For a gradient that a finding names, shows the
+// result of the synchronisation beside the mean that it should be, by their sketches. Empty if
+// neither was recorded. O(marks log marks).
 std::vector<ValueCurves> value_curves(const verify::Report& report, const trace::Run& run,
                                       std::size_t most);
 
@@ -108,9 +108,9 @@ std::string value_charts(const std::vector<ValueCurves>& all);
 
 // The wait-for graph of a run as inline SVG. Ranks that wait for nobody, the culprits, are on the
 // left, and a rank that waits is right of those that it waits for. A cycle is drawn as a ring. In a
-// narrow window the same stands there as lines.
+// narrow window, lines of text show the same.
 //
-// Markup; empty if nobody waits. A chain of ranks that wait one for the other is one node. If the
+// Markup; empty if nobody waits. A chain of ranks, each waiting for the next, is one node. If the
 // graph is larger, only the culprits and their neighbours are drawn, and the caption says how many
 // are not. O(nodes + edges).
 std::string wait_figure(const WaitPicture& picture);
@@ -122,7 +122,7 @@ std::string wait_figure(const WaitPicture& picture);
 struct WaitLayout {
   std::vector<Box> boxes;  // by node
   double width = 0, height = 0;
-  bool goes_round = false;  // there is a ring
+  bool has_ring = false;
 };
 
 // Edges of mismatched calls do not affect the layout. For a few dozen nodes: O(nodes³ + nodes ·

@@ -182,7 +182,7 @@ class WaitFigure {
     if (drawn_.edges.empty()) out = "All ranks issued this call, and it does not complete. ";
     if (has(WaitEdge::Kind::missing) || has(WaitEdge::Kind::any))
       out += "Arrows point to whom ranks wait for";
-    if (out.starts_with("Arrows")) out += layout_.goes_round ? "; they form a cycle. " : ". ";
+    if (out.starts_with("Arrows")) out += layout_.has_ring ? "; they form a cycle. " : ". ";
     if (has(WaitEdge::Kind::mismatch))
       out += "≠ joins calls of one collective that do not fit together. ";
     if (has(WaitEdge::Kind::unknown)) out += "? leads to ranks without a trace. ";

@@ -1,9 +1,9 @@
 #include "reports/findings/figures/wait_picture.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,10 +49,10 @@ std::set<trace::Rank> culprits_of(const verify::Report& report) {
   return out;
 }
 
-class Builder {
+class WaitPictureBuilder {
  public:
-  Builder(const verify::Report& report, const trace::Run& run,
-          std::optional<verify::CallSemantics> semantics)
+  WaitPictureBuilder(const verify::Report& report, const trace::Run& run,
+                     std::optional<verify::CallSemantics> semantics)
       : run_(run),
         groups_(verify::group_streams(run)),
         agreement_(run.tables),
@@ -64,8 +64,8 @@ class Builder {
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
       for (const std::uint32_t r : verify::lacked_by(where_.wait_points[p]))
         missed_at[r].push_back(p);
-    // Waiting ranks become the first nodes, so that layouts begin with the victims; of the others
-    // only those that somebody waits for.
+    // Waiting ranks become the first nodes, so that layouts begin with the victims. Other ranks are
+    // shown only if somebody waits for them.
     for (const bool waiting : {true, false}) {
       for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
         if ((where_.point_of[r] != SIZE_MAX) != waiting) continue;
@@ -78,17 +78,26 @@ class Builder {
   }
 
  private:
-  // Equal for ranks that share a node: wait point, signature and parameters of the call, state,
-  // culprit or not, and the wait points that it is missed at. The call is part of it because
-  // members of a mismatched collective wait at one point with different calls.
-  using Key =
-      std::tuple<std::size_t, std::uint32_t, std::uint32_t, int, bool, std::vector<std::size_t>>;
+  static constexpr int kNoTrace = -1;
 
-  std::size_t node(Key key, const std::vector<std::size_t>& missed_at) {
-    const auto [found, fresh] = nodes_.try_emplace(std::move(key), out_.nodes.size());
+  // Equal for ranks that share a node. The call is part of it because members of a mismatched
+  // collective wait at one point with different calls.
+  struct Key {
+    std::size_t wait_point = SIZE_MAX;      // SIZE_MAX: it does not wait
+    std::uint32_t signature = 0, what = 0;  // of the call in which it waits
+    int state = kNoTrace;                   // verify::Position::State, or kNoTrace
+    bool culprit = false;
+    std::vector<std::size_t> missed_at;  // wait points whose ranks wait for it
+
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  // The index of the key's node, which is added if it is new.
+  std::size_t node_of(const Key& key) {
+    const auto [found, fresh] = nodes_.try_emplace(key, out_.nodes.size());
     if (fresh) {
       out_.nodes.emplace_back();
-      for (const std::size_t p : missed_at) targets_[p].push_back(found->second);
+      for (const std::size_t p : key.missed_at) targets_[p].push_back(found->second);
     }
     return found->second;
   }
@@ -98,12 +107,12 @@ class Builder {
     const std::size_t point = where_.point_of[r];
     const std::uint32_t call = point == SIZE_MAX ? verify::kNoCall : position.waiting_in();
     const bool culprit = culprits_.contains(run_.ranks[r].rank);
-    Key key{point, 0, 0, static_cast<int>(position.state), culprit, missed_at};
+    Key key{point, 0, 0, static_cast<int>(position.state), culprit, std::move(missed_at)};
     if (call != verify::kNoCall) {
-      std::get<1>(key) = run_.ranks[r].calls[call].signature.value;
-      std::get<2>(key) = run_.ranks[r].calls[call].what.value;
+      key.signature = run_.ranks[r].calls[call].signature.value;
+      key.what = run_.ranks[r].calls[call].what.value;
     }
-    const std::size_t at = node(std::move(key), missed_at);
+    const std::size_t at = node_of(key);
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
@@ -130,14 +139,15 @@ class Builder {
       node.location += fmt::format(", peer {}", call.peer.value);
   }
 
-  // The other side of a message; negative: any.
+  // The rank on the other side of a message; negative: any.
   trace::Rank peer_at(const verify::WaitPoint& message) const {
     const std::uint32_t r = message.waiting[0];
     const std::uint32_t call = where_.positions[r].waiting_in();
     return call == verify::kNoCall ? trace::Rank(trace::kNone) : run_.ranks[r].calls[call].peer;
   }
 
-  // Ranks without a trace: whether they reached a call is not known.
+  // Adds ranks without a trace that a waiting rank may wait for. Whether they reached its call is
+  // not known.
   void add_absent() {
     std::map<trace::Rank, std::vector<std::size_t>> missed_at;
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p) {
@@ -150,7 +160,8 @@ class Builder {
       }
     }
     for (auto& [rank, points] : missed_at) {
-      const std::size_t at = node({SIZE_MAX, 0, 0, -1, culprits_.contains(rank), points}, points);
+      const std::size_t at =
+          node_of({SIZE_MAX, 0, 0, kNoTrace, culprits_.contains(rank), std::move(points)});
       out_.nodes[at].state = "no trace";
       out_.nodes[at].culprit = culprits_.contains(rank);
       out_.nodes[at].ranks.push_back(rank);
@@ -196,7 +207,7 @@ class Builder {
 
 WaitPicture wait_picture(const verify::Report& report, const trace::Run& run,
                          std::optional<verify::CallSemantics> semantics) {
-  return Builder(report, run, semantics).build();
+  return WaitPictureBuilder(report, run, semantics).build();
 }
 
 verify::ReplayResult replayed(const trace::Run& run,
@@ -212,8 +223,8 @@ verify::ReplayResult replayed(const trace::Run& run,
       !hung && std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
         return trace.end == trace::End::cut;
       });
-  // NCCL's logs record only when calls were issued: verify() reports what they show if the ranks
-  // hang there.
+  // NCCL's logs record only when calls were issued. verify() assumes that the ranks hang in the
+  // last one, and reports what follows.
   if (options.live && semantics == verify::CallSemantics::nccl &&
       !verify::records_completion(run, semantics)) {
     options.live = false;

@@ -81,7 +81,7 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
     const std::unique_ptr<TrainLoop> loop = make_train_loop(scenario, groups, recorder, result);
     loop->run();
     recorder.ring().finish(trace::End::clean);
-    costs = {rank, loop->state_bytes(), work.beside_nanos(), work.take()};
+    costs = {rank, loop->state_bytes(), work.other_threads_nanos(), work.take()};
   } catch (const std::exception& error) {
     record_exception(recorder, rank, message_of(error));
   }

@@ -20,7 +20,9 @@ std::int64_t nanos_of(clockid_t clock) {
 // CPU time of this thread: other load on the machine does not count.
 std::int64_t thread_nanos() { return nanos_of(CLOCK_THREAD_CPUTIME_ID); }
 
-std::int64_t other_threads_nanos() { return nanos_of(CLOCK_PROCESS_CPUTIME_ID) - thread_nanos(); }
+std::int64_t nanos_of_other_threads() {
+  return nanos_of(CLOCK_PROCESS_CPUTIME_ID) - thread_nanos();
+}
 
 struct Operation : at::ObserverContext {
   OperationCost cost;
@@ -97,19 +99,20 @@ WorkCount::WorkCount(Recorder& recorder, LoneRanks::Costs kept) : recorder_(reco
                                              .scopes({at::RecordScope::FUNCTION}));
     memory_.emplace();
   }
-  recorder_.listen([this](Recorder::Moment moment, std::int64_t number) { hear(moment, number); });
-  beside_before_ = other_threads_nanos();
+  recorder_.listen(
+      [this](Recorder::Moment moment, std::int64_t number) { on_moment(moment, number); });
+  other_threads_began_ = nanos_of_other_threads();
   begin_segment();
 }
 
-std::int64_t WorkCount::beside_nanos() const {
+std::int64_t WorkCount::other_threads_nanos() const {
   return kept_ == LoneRanks::Costs::times
-             ? std::max<std::int64_t>(other_threads_nanos() - beside_before_, 0)
+             ? std::max<std::int64_t>(nanos_of_other_threads() - other_threads_began_, 0)
              : 0;
 }
 
 std::vector<trace::WorkCost> WorkCount::take() {
-  settle_memory();
+  assign_memory();
   return std::move(work_);
 }
 
@@ -120,7 +123,7 @@ WorkCount::~WorkCount() {
   counting = {};
 }
 
-void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
+void WorkCount::on_moment(Recorder::Moment moment, std::int64_t number) {
   using Moment = Recorder::Moment;
   switch (moment) {
     case Moment::call:
@@ -141,7 +144,7 @@ void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
 
 void WorkCount::end_part(trace::WorkCost::Before before, std::int64_t number) {
   end_segment(before, number);
-  settle_memory();
+  assign_memory();
   begin_segment();
 }
 
@@ -159,10 +162,10 @@ void WorkCount::end_segment(trace::WorkCost::Before before, std::int64_t id) {
   memory_->account().end_segment();
 }
 
-void WorkCount::settle_memory() {
+void WorkCount::assign_memory() {
   if (!memory_) return;
   for (const trace::SegmentMemory& memory : memory_->account().end_step())
-    work_.at(settled_++).memory = memory;
+    work_.at(memory_known_++).memory = memory;
 }
 
 void WorkCount::begin_segment() {

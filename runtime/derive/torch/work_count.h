@@ -22,8 +22,8 @@
 
 namespace lockstep::runtime {
 
-// Listens to `recorder`, which must outlive it, on the thread that trains; one per thread. The time
-// spent on making up the other ranks' answers is left out.
+// Listens to `recorder`, which must outlive it, on the thread that trains; one per thread. Leaves
+// out the time spent on making up the other ranks' answers.
 class WorkCount {
  public:
   WorkCount(Recorder& recorder, LoneRanks::Costs kept);
@@ -31,26 +31,28 @@ class WorkCount {
   WorkCount(const WorkCount&) = delete;
   WorkCount& operator=(const WorkCount&) = delete;
 
+  // The costs of all segments so far.
   std::vector<trace::WorkCost> take();
-  // If times are measured: CPU time of all other threads since this was created, in ns.
-  std::int64_t beside_nanos() const;
+  // CPU time of all other threads since this was created, in ns; 0 if no times are measured.
+  std::int64_t other_threads_nanos() const;
 
  private:
-  void hear(Recorder::Moment moment, std::int64_t number);
+  void on_moment(Recorder::Moment moment, std::int64_t number);
   void end_segment(trace::WorkCost::Before before, std::int64_t id);
   // Ends a step, or the part between two steps.
   void end_part(trace::WorkCost::Before before, std::int64_t number);
   void begin_segment();
-  void settle_memory();
+  // Gives the segments of the part that ended their memory, which is known only at its end.
+  void assign_memory();
 
   Recorder& recorder_;
   LoneRanks::Costs kept_;
   std::optional<at::CallbackHandle> handle_;
   std::optional<CountedMemory> memory_;
   std::vector<trace::WorkCost> work_;
-  std::size_t settled_ = 0;  // entries of `work_` whose memory is known
+  std::size_t memory_known_ = 0;  // entries of `work_` whose memory is known
   std::int64_t began_ = 0;
-  std::int64_t beside_before_ = 0;
+  std::int64_t other_threads_began_ = 0;
 };
 
 }  // namespace lockstep::runtime

@@ -227,7 +227,7 @@ TEST(ScenarioErrors, AFaultThatWouldChangeNothing) {
   const std::string clip = "strategy: manual\nfault: clip-before-sync\ntrain: {clip: {image: 1}";
   EXPECT_EQ(error_with(clip + ", precision: float16}\n"),
             "job.yaml:4:1: error: before they are synchronised, float16's gradients are still "
-            "multiplied by the loss scale, so that their norm says nothing\n"
+            "multiplied by the loss scale, so their norm says nothing\n"
             "  fix: write \"precision: bfloat16\", which needs no scale, or remove \"fault\"");
   EXPECT_EQ(error_with(clip + "}\n"), "no error");
   EXPECT_EQ(error_with(clip + ", precision: bfloat16}\n"), "no error");
@@ -277,7 +277,7 @@ TEST(ScenarioErrors, KeysOfEarlierVersionsSayWhatIsWrittenNow) {
   EXPECT_EQ(error_with("data: {sharding: true}\n"),
             "job.yaml:3:8: error: \"sharding\" is no longer a key: the correct behaviour is the "
             "only one\n"
-            "  fix: remove it; deliberate mistakes are asked for by \"fault\"");
+            "  fix: remove it; \"fault\" asks for a deliberate mistake");
   EXPECT_EQ(error_with("remedy: dummy-image-outside-graph\n"),
             "job.yaml:3:1: error: \"remedy: dummy-image-outside-graph\" is no longer accepted\n"
             "  fix: write \"remedy: dummy-image\" and \"fault: dummy-outside-graph\"");
@@ -342,10 +342,10 @@ TEST(ScenarioErrors, ACleanRunHasNoCulprits) {
 TEST(ScenarioErrors, OnlyRanksOnNcclAreAskedToShareGpus) {
   EXPECT_EQ(error_with("backend: nccl\ngpus: shared\n"), "no error");
   EXPECT_EQ(error_with("gpus: own\n"), "no error");
-  EXPECT_EQ(
-      error_with("gpus: shared\n"),
-      "job.yaml:3:1: error: \"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway\n"
-      "  fix: remove it, or write \"backend: nccl\"");
+  EXPECT_EQ(error_with("gpus: shared\n"),
+            "job.yaml:3:1: error: \"gpus: shared\" is an option of nccl: ranks on gloo may share a "
+            "GPU anyway\n"
+            "  fix: remove it, or write \"backend: nccl\"");
 }
 
 TEST(ScenarioErrors, WhatCannotBeSharedOutByCost) {
@@ -358,7 +358,7 @@ TEST(ScenarioErrors, WhatCannotBeSharedOutByCost) {
             "  fix: write \"balance: cost\" beside it");
   EXPECT_EQ(
       message("data: {balance: cost, modality: {rank 1: [text]}}\n"),
-      "an item goes to any rank, but \"modality\" says what single ranks show\n"
+      "an item may go to any rank, but \"modality\" has rules for single ranks\n"
       "  fix: leave \"ranks\" out of its rules, or set \"text_only\" and \"sampler: grouped\"");
   EXPECT_EQ(message("strategy: pipeline\ndata: {balance: cost}\n"),
             "the stages of a pipeline train on one batch\n"
@@ -386,10 +386,11 @@ TEST(ScenarioErrors, WhatCannotGenerateTexts) {
 
 TEST(ScenarioErrors, SwitchesThatContradictEachOther) {
   EXPECT_EQ(error_with("strategy: {kind: ddp, skip_all_reduce_unused_params: true}\n"),
-            "job.yaml:3:23: error: what is unused is known only where it is looked for\n"
+            "job.yaml:3:23: error: DDP knows unused parameters only if it searches for them\n"
             "  fix: write \"find_unused_parameters: true\" beside it");
   EXPECT_EQ(error_with("strategy: {kind: ddp, static_graph: true, find_unused_parameters: true}\n"),
-            "job.yaml:3:23: error: a static graph's unused parameters are those of the first step\n"
+            "job.yaml:3:23: error: a static graph does not search: its first step decides which "
+            "are unused\n"
             "  fix: remove \"find_unused_parameters\"");
   EXPECT_EQ(error_with("ranks: 6\nstrategy: {kind: pipeline, stages: 4}\n"),
             "job.yaml:3:1: error: a pipeline has 4 stages, one to a rank, but 6 ranks cannot be "

@@ -71,7 +71,7 @@ TEST(Expectation, RulesThatDoNotExistAreFoundBeforeAnythingRuns) {
   scenario.expect->rules = {"dead-lock"};
   ASSERT_TRUE(unknown_rule(scenario));
   EXPECT_EQ(unknown_rule(scenario)->str(),
-            "job.yaml: error: \"expect.rules\" names no rule: \"dead-lock\"\n"
+            "job.yaml: error: \"expect.rules\" has an unknown rule: \"dead-lock\"\n"
             "  fix: did you mean \"deadlock\"?");
 }
 

@@ -166,7 +166,7 @@ TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
   options.redraw_batches = true;
   const Result<Trials> trials = run_trials(*timed, *program_of(*timed), machine, options, kNever);
   ASSERT_FALSE(trials);
-  EXPECT_THAT(trials.error().str(), HasSubstr("rank 0 makes other calls"));
+  EXPECT_THAT(trials.error().str(), HasSubstr("rank 0 makes different calls"));
 }
 
 TEST(Trials, CanBeStoppedAndAreBounded) {

@@ -165,7 +165,7 @@ TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(refusal("machine: 1\nname: none\n"), HasSubstr("error"));
   EXPECT_THAT(refusal("machine: 1\nname: x\ncompute: {}\nmemory: {bandwidth: 1B/s}\n"
                       "links: [{alpha: 0s, beta: 1B/s}]\n"),
-              HasSubstr("names no type"));
+              HasSubstr("has no type"));
 }
 
 const std::string kNccl = R"(machine: 1

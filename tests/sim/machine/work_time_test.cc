@@ -94,7 +94,7 @@ TEST(WorkTime, SamplesArePreparedAsTheyWereTimed) {
   costs.work = {work(0, 0, 0, 0, 0), work(0, 0, 0, 0, 0)};
   costs.work[1].step = 1;
   EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<trace::Nanos>{3000, 3000}));
-  costs.beside_nanos = 1000;  // of both steps
+  costs.other_threads_nanos = 1000;  // of both steps
   EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<trace::Nanos>{500, 500}));
   machine.cores = 3;
   EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<trace::Nanos>{0, 0}))

@@ -89,7 +89,7 @@ TEST(TowersPlan, WhatCannotBeIsRefusedWithItsLine) {
            {"text: 1000", "texts: 1000", "texts", 14},
            {"{poisson: 1}", "{poisson: 1, uniform: [1, 2]}", "these are 2 distributions", 15},
            {"{poisson: 1}", "{uniform: [3, 1]}", "goes down", 15},
-           {"{poisson: 1}", "{most: 1}", "this distribution is none", 15},
+           {"{poisson: 1}", "{most: 1}", "this is not a distribution", 15},
            {"input: image", "input: audio", "no encoder takes in image", 15},
            {"stages: 2}", "stages: 2, schedule: interleaved, split: balanced}", "balanced split",
             10}}) {

@@ -98,7 +98,7 @@ TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
       {{"--schedule", "interleaved", "--micro-batches", "6"},
        "not a multiple",
        "--micro-batches 8"},
-      {{"--layers", "3"}, "--layers 3 cannot be laid over 4 stages", "at most 3 --stages"},
+      {{"--layers", "3"}, "--layers 3 cannot be divided into 4 stages", "at most 3 --stages"},
       {{"--layers", "6"}, "--layers 6 do not divide evenly", "as lists"},
       {{"--forward", "1"}, "--forward: \"1\" has no unit", "500ns"},
       {{"--forward", "1us,2us"}, "--forward has 2 values for 4 stages", "one value, or 4"},

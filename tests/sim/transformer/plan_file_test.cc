@@ -152,7 +152,7 @@ TEST(PlanFile, ReadsMixturesOfExperts) {
             "p.yaml:8:9: error: experts 8 does not divide by expert 3"},
            {"model: mixtral-8x7b\ntensor: 4\nexpert: 8\n",
             "data-parallel ranks 4 does not divide by expert 8"},
-           {"model: llama3-8b\nexpert: 2\n", "p.yaml:8:9: error: 2 ranks are to share the experts"},
+           {"model: llama3-8b\nexpert: 2\n", "p.yaml:8:9: error: 2 ranks cannot share experts"},
            {"model: {name: llama3-8b, experts: 4, experts_per_token: 5}\n",
             "p.yaml:7:57: error: a token goes through 5 of 4 experts"},
            {"model: {name: llama3-8b, experts_per_token: 2}\n", "the model has no experts"},

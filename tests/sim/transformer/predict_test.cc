@@ -81,16 +81,16 @@ TEST(Layer, RecomputationTakesTime) {
     Transformer model = small_transformer();
     model.gated = gated;
     TrainingPlan of = predicted_plan();
-    EXPECT_EQ(layer_times(model, of, cost).again.on_gpu(), 0);
+    EXPECT_EQ(layer_times(model, of, cost).recompute.on_gpu(), 0);
     of.recompute = Recompute::full;
     const LayerTimes full = layer_times(model, of, cost);
-    EXPECT_EQ(full.again.on_gpu(), full.forward.on_gpu());
+    EXPECT_EQ(full.recompute.on_gpu(), full.forward.on_gpu());
     of.recompute = Recompute::selective;
     const LayerTimes selective = layer_times(model, of, cost);
-    EXPECT_GT(selective.again.on_gpu(), 0);
-    EXPECT_LT(selective.again.on_gpu(), 0.8 * full.forward.on_gpu());
+    EXPECT_GT(selective.recompute.on_gpu(), 0);
+    EXPECT_LT(selective.recompute.on_gpu(), 0.8 * full.forward.on_gpu());
     if (!gated) {
-      EXPECT_EQ(selective.again.kernels, selective.forward.attention);
+      EXPECT_EQ(selective.recompute.kernels, selective.forward.attention);
     }
   }
   TrainingPlan of = predicted_plan();

@@ -102,7 +102,7 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
 TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
   const std::vector<std::pair<std::string, std::string>> refusals = {
       {"{", "is not JSON"},
-      {"[]", "none of the known tables"},
+      {"[]", "not one of the known tables"},
       {R"json({"columns":["x"],"rows":[]})json", "name no measured time"},
       {R"json({"columns":["iteration time (ms)"],"rows":[[1]]})json", "is missing"},
       {R"json({"columns":["iteration time (ms)"],"rows":[[1,2]]})json", "not one value for each"},

@@ -15,7 +15,8 @@ std::string code(const IntList& list) {
   return out.take();
 }
 
-// Runs of equal distance: all ranks are one, every eighth is one.
+// Runs of ranks at equal distances, as (distance, count): [0, 8, 16] is (0, 1) (8, 2). All ranks,
+// or every eighth, are one or two runs, whatever their number.
 std::string code(const RankList& list) {
   DigestWriter out;
   std::int32_t last = 0;
@@ -43,7 +44,7 @@ void DigestValues::Used::number(const Code& code) {
   std::sort(values.begin(), values.end());
   numbers.assign(is_used.size(), 0);
   for (auto& [bytes, id] : values) {
-    // Signatures that differ in their root only are one.
+    // Signatures that differ only in their root have equal bytes, and share a number.
     if (coded.empty() || coded.back() != bytes) coded.push_back(std::move(bytes));
     numbers[id] = coded.size();
   }
@@ -126,7 +127,7 @@ void DigestValues::number() {
     return out.take();
   });
   signatures_.number([&](std::uint32_t id) { return code(SignatureId(id)); });
-  // Equal lists may be several objects.
+  // Several objects may hold equal lists.
   std::map<std::string, std::vector<NumberedList*>> lists;
   for (auto& [identity, list] : rank_lists_) lists[trace::code(list.list)].push_back(&list);
   for (auto& [bytes, same] : lists) {
@@ -179,7 +180,7 @@ class TablesReader {
     }
   }
 
-  // A table of plain texts: the entry itself.
+  // The whole entry as a text, for tables of plain texts.
   std::string rest(DigestReader& entry) {
     entry = DigestReader({});
     return std::string(entry_);
@@ -189,7 +190,7 @@ class TablesReader {
     IntList list;
     while (!entry.done() && entry.ok()) {
       list.push_back(entry.integer());
-      if (list.back() < -1) entry.fail();  // -1 ends a shape; nothing else is negative
+      if (list.back() < -1) entry.fail();  // -1 ends a shape; no other value is negative
     }
     out_.int_lists.push_back(tables_.int_lists.intern(list));
   }
@@ -208,7 +209,7 @@ class TablesReader {
       *list = out_.int_lists[entry.below(out_.int_lists.size())];
     for (const IntListId shapes : {s.in, s.out}) {
       const IntList& list = tables_.int_lists[shapes];
-      if (!list.empty() && list.back() != -1) entry.fail();  // it ends in the midst of a shape
+      if (!list.empty() && list.back() != -1) entry.fail();  // the last shape has no end
     }
     s.dtypes = out_.name_lists[entry.below(out_.name_lists.size())];
     s.redop = string(entry);
@@ -226,8 +227,8 @@ class TablesReader {
       if (!room_.take(times * sizeof(Rank))) entry.fail();
       for (std::uint64_t i = 0; i < times && entry.ok(); ++i) {
         last += distance;
-        // The bound itself is no rank, but the second number of
-        // trace/formats/nccl_log/nccl_log.cc's communicators before they are linked: a size.
+        // kMaxWorldSize itself is not a rank. It may occur in traces of NCCL's logs, where the
+        // second number of a communicator is its size until it is linked (nccl_log.cc).
         if (last < 0 || last > kMaxWorldSize) entry.fail();
         ranks.emplace_back(static_cast<std::int32_t>(last));
       }

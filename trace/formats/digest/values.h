@@ -1,7 +1,6 @@
 // The tables of a digest: the values that traces refer to by ids (names, shapes, signatures, lists
-// of ranks), once each and in an order that depends on nothing but the values. So two digests of
-// the same traces are the same bytes, in whatever order and from however many parts they were
-// merged.
+// of ranks), once each and in an order that depends only on the values. So two digests of the same
+// traces are the same bytes, in whatever order and from however many parts they were merged.
 #pragma once
 
 #include <bit>
@@ -14,14 +13,15 @@
 
 #include "trace/run.h"
 
-// The smallest things of a digest: numbers and texts as bytes, written and read.
-//
-// A number is a varint (LEB128: seven bits a byte, the lowest first, the top bit says that more
-// follow); a signed one is zigzag-coded first (0, -1, 1, -2 … become 0, 1, 2, 3 …). What has all
-// its bits is eight bytes, little-endian. A text is its length and its bytes.
-
 namespace lockstep::trace {
 
+// Writes numbers and texts as the bytes of a digest.
+//
+//   number    a varint (LEB128): seven bits per byte, the lowest first; the top bit says that more
+//             bytes follow
+//   integer   zigzag-coded (0, -1, 1, -2 … become 0, 1, 2, 3 …), then as a number
+//   word      eight bytes, little-endian: for values whose bits are all used, as hashes
+//   text      its length as a number, then its bytes
 class DigestWriter {
  public:
   void number(std::uint64_t value) {
@@ -48,8 +48,8 @@ class DigestWriter {
   std::string bytes_;
 };
 
-// Reads what a DigestWriter wrote. What is not there reads as 0 or "", and ok() is false from then
-// on: a reader of a whole table looks once, at its end. Never reads past the bytes.
+// Reads what a DigestWriter wrote. Missing bytes read as 0 or "", and ok() is false from then on:
+// so the reader of a table may check ok() once, at the end. Never reads past the bytes.
 class DigestReader {
  public:
   explicit DigestReader(std::string_view bytes) : bytes_(bytes) {}
@@ -76,7 +76,8 @@ class DigestReader {
     ok_ = false;
     return 0;
   }
-  // How many things follow, each of at least one byte: no more than there are bytes.
+  // The number of entries that follow. Each has at least one byte, so more entries than bytes is
+  // damage.
   std::uint64_t count() { return below(bytes_.size() + 1); }
   // An integer of 32 bits.
   std::int32_t small() {
@@ -101,7 +102,7 @@ class DigestReader {
 
   void fail() { ok_ = false; }
   bool ok() const { return ok_; }
-  // Everything was read, and could be.
+  // True if everything was read without damage.
   bool done() const { return ok_ && bytes_.empty(); }
 
  private:
@@ -125,9 +126,9 @@ class DigestValues {
  public:
   explicit DigestValues(const Tables& tables) : tables_(tables) {}
 
-  // What the trace refers to takes part. O(calls + marks).
+  // Adds all values that the trace refers to. O(calls + marks).
   void add(const RankTrace& trace);
-  // Call once, after the last add(): gives the numbers.
+  // Numbers the values. Call it once, after the last add().
   void number();
   void write(DigestWriter& out) const;
 
@@ -139,11 +140,11 @@ class DigestValues {
   std::uint64_t of(const RankList& list) const { return rank_lists_.at(list.identity()).number; }
 
  private:
-  // Ids of one interner that are used, and their numbers. Id 0, "not recorded", is number 0.
+  // The used ids of one interner, and their numbers. Id 0, "not recorded", has number 0.
   struct Used {
     std::vector<bool> is_used;
     std::vector<std::uint64_t> numbers;
-    std::vector<std::string> coded;  // by number - 1
+    std::vector<std::string> coded;  // the values as bytes, by number - 1
 
     void use(std::uint32_t id) {
       if (id >= is_used.size()) is_used.resize(std::size_t{id} + 1);
@@ -171,23 +172,23 @@ class DigestValues {
   std::vector<std::string> coded_lists_;  // by number
 };
 
-// What a digest's tables say, in the ids of a Tables; index 0 is "not recorded".
+// The tables of a digest that was read, as ids of a Tables; index 0 is "not recorded".
 struct DigestTables {
   std::vector<StringId> strings;
   std::vector<IntListId> int_lists;
   std::vector<NameListId> name_lists;
   std::vector<Signature> signatures;  // without roots
   std::vector<GroupId> groups;
-  std::vector<RankList> rank_lists;  // from 0 on
+  std::vector<RankList> rank_lists;  // by number - 1: number 0 is "not recorded"
 };
 
-// How much memory the traces of a digest may take: a few bytes can expand to any size.
+// A limit for the memory of a digest's traces: a few bytes of a file can expand to any size.
 struct DigestRoom {
-  std::size_t most = 0;  // bytes
-  std::size_t taken = 0;
+  std::size_t most = 0;   // bytes
+  std::size_t taken = 0;  // of them
   bool exceeded = false;
 
-  // False: there is not so much room left.
+  // False if less than `bytes` are left.
   bool take(std::size_t bytes) {
     if (bytes > most - taken) {
       exceeded = true;
@@ -198,8 +199,8 @@ struct DigestRoom {
   }
 };
 
-// Reads what DigestValues::write wrote and interns it. Lists of ranks take room. False: damaged, or
-// no room.
+// Reads and interns what DigestValues::write wrote. Lists of ranks take room. False if the digest
+// is damaged or exceeds the room.
 bool read_digest_tables(DigestReader& in, Tables& tables, DigestRoom& room, DigestTables& out);
 
 }  // namespace lockstep::trace

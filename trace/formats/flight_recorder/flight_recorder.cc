@@ -51,7 +51,7 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   TraceFile file = given;
   if (!file.rank) file.rank = rank_in_dump(dump->tree);
   if (!file.rank) {
-    return Error{"neither this Flight Recorder dump nor its name says whose it is",
+    return Error{"neither this Flight Recorder dump nor its name says which rank wrote it",
                  {file.name},
                  "name it …_rank_<r>, or say where the rank is with --rank-pattern"};
   }

@@ -40,7 +40,7 @@ struct KinetoComm {
   Nanos queued = kNoTime;  // when it was in its stream, or the host had issued the call; see work.h
 };
 
-// A kernel, a copy or a fill that is no communication.
+// A kernel, copy or fill that is not communication.
 struct KinetoWork {
   Nanos begin = 0, end = 0;
   std::int64_t correlation = kNone, stream = kNone;
@@ -62,11 +62,11 @@ struct KinetoRuntimeCall {
   Kind kind{};
 };
 
-// Of which kind a call of the runtime or the driver is, by its name; nothing: it concerns no work.
+// The kind of a runtime or driver call, by its name; nothing if it does not concern work.
 std::optional<KinetoRuntimeCall::Kind> runtime_call_kind(std::string_view call);
 
 // The operation in a kernel's name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", or
-// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty where it is no NCCL kernel.
+// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty if it is not an NCCL kernel.
 std::string_view op_of_nccl_kernel(std::string_view name);
 
 // The reduce operation in a kernel's name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)",
@@ -90,28 +90,28 @@ struct KinetoEvents {
   // the kernel's name, the group is its stream.
   std::vector<KinetoComm> plain_kernels;
   std::vector<KinetoStep> steps;
-  std::vector<KinetoWork> work;  // both only where they are asked for
-  std::vector<KinetoRuntimeCall> runtime;
-  std::uint64_t without_details = 0;  // calls whose collective was not recorded (old PyTorch)
-  std::string inconclusive;           // as RankTrace::inconclusive
-  bool timed = true;                  // KinetoComm::begin is a time; false: only an order
-  bool whole = false;                 // false: the file is cut off
-  std::vector<std::string> damage;    // what was lost, one per record; the first few
-  std::uint64_t damage_count = 0;     // all lost records
+  std::vector<KinetoWork> work;            // only if scan_kineto() is asked for it
+  std::vector<KinetoRuntimeCall> runtime;  // the same
+  std::uint64_t without_details = 0;       // calls whose collective was not recorded (old PyTorch)
+  std::string inconclusive;                // as RankTrace::inconclusive
+  bool timed = true;                       // KinetoComm::begin is a time; false: only an order
+  bool whole = false;                      // false: the file is cut off
+  std::vector<std::string> damage;         // what was lost, one per record; the first few
+  std::uint64_t damage_count = 0;          // all lost records
 };
 
-// Finds the events in a file, interning names into `tables`; `work`: also those of the device and
-// the runtime. Errors: not such a profile at all.
+// Finds the events in a file, interning names into `tables`. `work`: also KinetoEvents::work and
+// runtime. Errors: not such a profile.
 Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables,
                                  bool work);
 
-// Whether the first 64 KiB are those of a profile.
+// True if the first 64 KiB look like a profile.
 bool looks_like_kineto(std::string_view bytes);
 
 // Makes the trace of one rank. Errors: the rank cannot be determined.
 Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
                                                Tables& tables);
-// Format::link of what assemble_kineto made.
+// Format::link for the traces that assemble_kineto made.
 void link_kineto(std::span<RankTrace> traces, Tables& tables);
 
 }  // namespace lockstep::trace

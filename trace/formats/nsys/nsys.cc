@@ -10,14 +10,14 @@
 //   {"Type":59,"NvtxEvent":{"Timestamp":"27651616","Text":"iteration 16",
 //     "GlobalTid":"292568055813839","EndTimestamp":"1450326304","DomainId":"0"}}
 //
-// Names are indices of the strings. Older versions write these after the events, with
-// --separate-strings each as a line {"type":"String","id":"316","value":"gemm"}. In the numbers of
-// processes and threads, bits 24 to 47 are the process. NVTX ranges whose text is a step's number
+// Names are indices in the list of strings. Older versions write this list after the events; with
+// --separate-strings each string is a line {"type":"String","id":"316","value":"gemm"}. Bits 24 to
+// 47 of "globalPid" and "globalTid" are the process. NVTX ranges whose text is a step's number
 // ("iteration 16") are the training steps.
 //
-// A kernel of NCCL says by its name which operation it is, and nothing says of which communicator.
-// So a report is read as a profile from before PyTorch 2.3 (trace/formats/kineto), with the same
-// work between the calls.
+// The name of an NCCL kernel shows the operation, but nothing shows the communicator. So a report
+// is read like a profile from before PyTorch 2.3 (trace/formats/kineto), with the same work between
+// the calls.
 //
 // Cost: two passes over the file, for the strings and for the events; only lines of interest are
 // parsed. Memory: at most kNsysMemoryFactor times the file's size.
@@ -53,7 +53,7 @@ namespace dom = simdjson::dom;
 
 constexpr std::array<std::string_view, 4> kUnknownInNsys = {
     "Nsight Systems records a window of the run: what came before and after it is not known",
-    "groups, sizes, types and peers of calls: the kernels of NCCL name their operation alone",
+    "groups, sizes, types and peers of calls: the kernels of NCCL name only their operation",
     "reduce operation: not recorded by Nsight Systems, except where the name of a kernel shows it",
     "waits of the host: not distinguished by Nsight Systems",
 };
@@ -201,7 +201,7 @@ class NsysReader {
       take_api_call(event);
   }
 
-  // Of the process with that number; nullptr: there are too many.
+  // The events of the process of a globalPid or globalTid; null if there are too many processes.
   KinetoEvents* events_of(std::optional<std::int64_t> global) {
     const std::int64_t process = process_in(global.value_or(0));
     const auto known = processes_.find(process);
@@ -219,8 +219,7 @@ class NsysReader {
     dom::object kernel, copy, fill;
     const bool is_kernel = event.at_key("kernel").get(kernel) == simdjson::SUCCESS;
     const bool is_copy = !is_kernel && event.at_key("memcpy").get(copy) == simdjson::SUCCESS;
-    // Others say what a stream waited for, and where events were recorded; the calls of the host
-    // say so, too.
+    // Other events (synchronisation, event records) repeat what the host's calls say.
     if (!is_kernel && !is_copy && event.at_key("memset").get(fill) != simdjson::SUCCESS) return;
     const auto times = times_in(event, "startNs", "endNs");
     if (!times) return lose("work of a GPU without a time");
@@ -290,7 +289,7 @@ class NsysReader {
 
   // --- Ranks.
 
-  // Of ranges within each other ("step 0" in "iteration 16") the outer ones.
+  // Removes ranges within others: "step 0" in "iteration 16".
   static void keep_outer(std::vector<KinetoStep>& steps) {
     std::stable_sort(steps.begin(), steps.end(), [](const KinetoStep& a, const KinetoStep& b) {
       return std::pair(a.begin, -a.end) < std::pair(b.begin, -b.end);
@@ -304,7 +303,7 @@ class NsysReader {
   }
 
   Result<std::vector<RankTrace>> assemble() {
-    // Loaders of data and the like are no ranks.
+    // Processes without a GPU (data loaders) are not ranks.
     std::erase_if(processes_, [](const auto& one) { return one.second.gpu == kNone; });
     if (processes_.empty())
       return Error{"this report shows no work of a GPU",
@@ -322,8 +321,8 @@ class NsysReader {
       }
       keep_outer(events.steps);
       events.inconclusive =
-          "reports of Nsight Systems hold the names of NCCL's kernels alone: neither groups nor "
-          "sizes, so that the ranks' calls cannot be compared";
+          "reports of Nsight Systems have only the names of NCCL's kernels, neither groups nor "
+          "sizes, so the ranks' calls cannot be compared";
       Result<std::vector<RankTrace>> rank = assemble_kineto(std::move(events), file_, tables_);
       if (!rank) return rank.error();
       std::move(rank->begin(), rank->end(), std::back_inserter(out));
@@ -331,8 +330,8 @@ class NsysReader {
     return out;
   }
 
-  // One process is the rank of the file's name. Several are the ranks of a node in the order of
-  // their devices, where each has one of its own.
+  // A single process is the rank in the file's name. Several are the ranks of a node, in the order
+  // of their devices, if each has a device of its own.
   Status identify() {
     if (processes_.size() == 1) return Status::ok();
     std::map<std::int64_t, KinetoEvents*> by_device;
@@ -373,7 +372,7 @@ Result<std::vector<RankTrace>> read_nsys(const TraceFile& file, Tables& tables) 
   return NsysReader(file, tables).read();
 }
 
-// A list of strings, or an event.
+// True if the first object is the list of strings, a string, or an event.
 bool looks_like_nsys(std::string_view bytes) {
   const std::string_view head = bytes.substr(0, kNsysHead);
   const std::string_view text = head.substr(json_skip_blanks(head, 0));

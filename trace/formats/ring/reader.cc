@@ -21,8 +21,9 @@ namespace {
 // How often to start again when a writer overtakes the reader.
 constexpr int kAttempts = 3;
 
-// This many records at the end may be reserved and not written: one for each thread that is just
-// recording, or was when the process died. What they would have said has not happened yet.
+// This many records at the end may be reserved but not written: one for each thread that is
+// recording, or was when the process died. They are no damage: what they would say has not
+// happened.
 constexpr std::uint64_t kInFlight = 64;
 
 // The text of a NUL-padded field.
@@ -39,8 +40,8 @@ class RingReader {
     read_header(file);
   }
 
-  // False where a writer overtook the reader so that the stream would have a hole; with
-  // `accept_holes` such records count as damaged instead.
+  // False if a writer overtook the reader, which leaves a hole in the stream. With `accept_holes`,
+  // such records count as damaged instead.
   bool read(bool accept_holes);
 
   RankTrace take() { return std::move(trace_); }
@@ -59,6 +60,7 @@ class RingReader {
   Problem read_step(const RingRecord& record);
   Problem read_span(const RingRecord& record);
   Problem read_state(const RingRecord& record);
+  Problem read_sketch(const RingRecord& record);
   Problem read_modality(const RingRecord& record);
   Problem read_data(const RingRecord& record);
 
@@ -72,8 +74,6 @@ class RingReader {
   RankTrace trace_;
   TraceBuilder builder_{trace_};
   RingTableReader* table_ = nullptr;
-  Problem read_sketch(const RingRecord& record);
-
   DataMark open_data_;  // the pieces of a data mark so far
   bool data_is_open_ = false;
   StateMark open_state_;           // a state whose sketch is not yet whole
@@ -108,7 +108,7 @@ std::string_view RingReader::used_table() {
 }
 
 bool RingReader::read(bool accept_holes) {
-  // Records first: the table then holds all that they refer to.
+  // Reads the number of records before the table, which then holds everything that they refer to.
   const std::uint64_t written = layout_.written();
   const std::uint64_t first = layout_.oldest(written);
   trace_.dropped = first;
@@ -129,7 +129,7 @@ bool RingReader::read(bool accept_holes) {
     if (!problem.empty()) add_damage(number, problem);
   }
   if (unwritten > std::min(kInFlight, layout_.capacity / 2)) count_unwritten(unwritten, written);
-  // A data mark that is still open at the end is one that was just being recorded.
+  // A data mark that is open at the end was being recorded: it is dropped without damage.
   const std::uint64_t lost = layout_.header->table_lost.load(std::memory_order_relaxed);
   if (lost > 0) {
     trace_.add_damage(fmt::format("{} values had no room in the ring file's table", lost));
@@ -140,7 +140,7 @@ bool RingReader::read(bool accept_holes) {
 
 void RingReader::add_damage(std::uint64_t number, Problem problem) {
   trace_.add_damage(fmt::format("record {}: {}", number, problem));
-  data_is_open_ = false;  // a mark with a hole is none
+  data_is_open_ = false;  // a mark with a hole is dropped
   sketch_left_ = 0;
 }
 

@@ -46,11 +46,10 @@ namespace {
 constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
     "all calls but those that timed out: not in the watchdog's messages",
     "ranks whose watchdog said nothing, and the size of the job: taken from the highest rank that "
-    "is "
-    "named",
+    "is named",
     "members of groups other than the default one: not in the watchdog's messages",
     "element types, reduce operations, roots and splits: not in the watchdog's messages",
-    "the groups of messages of PyTorch before 2.2: calls are only compared where they are alike",
+    "the groups of messages of PyTorch before 2.2: only calls of the same operation are compared",
 };
 
 constexpr std::int64_t kLargestSeq = INT32_MAX;

@@ -273,14 +273,14 @@ TEST(WaitLayout, WaitingRanksAreLeftOfThoseTheyWaitFor) {
   EXPECT_LT(layout.boxes[0].x, layout.boxes[2].x);
   EXPECT_EQ(layout.boxes[0].x, layout.boxes[1].x);
   EXPECT_LT(layout.boxes[2].x, layout.boxes[3].x);
-  EXPECT_FALSE(layout.goes_round);
+  EXPECT_FALSE(layout.has_ring);
 }
 
 TEST(WaitLayout, ACycleIsARingWithItsVictimsOutside) {
   // 0 -> 1 -> 2 -> 0, and one that waits for each of them.
   const WaitLayout layout = lay_out(6, {{0, 1}, {1, 2}, {2, 0}, {3, 0}, {4, 1}, {5, 2}});
   expect_apart_and_within(layout);
-  EXPECT_TRUE(layout.goes_round);
+  EXPECT_TRUE(layout.has_ring);
   EXPECT_LT(layout.boxes[3].x, layout.boxes[0].x) << "0 is the ring's left";
   EXPECT_GT(layout.boxes[4].x, layout.boxes[1].x) << "1 and 2 its right";
   EXPECT_GT(layout.boxes[5].x, layout.boxes[2].x);
@@ -289,14 +289,14 @@ TEST(WaitLayout, ACycleIsARingWithItsVictimsOutside) {
 TEST(WaitLayout, TwoRanksThatWaitForEachOtherAreSideBySide) {
   const WaitLayout layout = lay_out(2, {{0, 1}, {1, 0}});
   expect_apart_and_within(layout);
-  EXPECT_TRUE(layout.goes_round);
+  EXPECT_TRUE(layout.has_ring);
   EXPECT_EQ(layout.boxes[0].y, layout.boxes[1].y);
 }
 
 TEST(WaitLayout, MismatchedCallsAreNoRing) {
   const WaitLayout layout = lay_out(2, {{0, 1, Kind::mismatch}});
   expect_apart_and_within(layout);
-  EXPECT_FALSE(layout.goes_round);
+  EXPECT_FALSE(layout.has_ring);
 }
 
 TEST(WaitLayout, NoGraphMakesNodesCoverEachOther) {

@@ -32,6 +32,14 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
+// Whether the first rank of each message waits to receive it.
+bool all_receive(const Context& context, const std::vector<std::size_t>& points) {
+  return std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    return context.op(waiting_call(context, point.waiting[0])) == trace::Op::recv;
+  });
+}
+
 // In a cycle over two groups, the ranks that entered the groups in the less common order; none
 // where both orders are equally common.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
@@ -180,11 +188,9 @@ RuleId rule_of_cycle(const Context& context, const std::vector<std::size_t>& poi
   };
   if (all_point_to_point(context, points)) {
     // In MPI programs, ranks that all receive from each other mostly forgot to send.
-    const bool all_receive = std::all_of(points.begin(), points.end(), [&](std::size_t p) {
-      return context.op(first_call(p)) == trace::Op::recv;
-    });
-    return context.semantics == CallSemantics::mpi && all_receive ? RuleId::p2p_unmatched
-                                                                  : RuleId::p2p_cycle;
+    return context.semantics == CallSemantics::mpi && all_receive(context, points)
+               ? RuleId::p2p_unmatched
+               : RuleId::p2p_cycle;
   }
   std::set<trace::GroupId> groups;
   for (const std::size_t p : points) groups.insert(context.call(first_call(p)).group);
@@ -319,6 +325,11 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     add_left_out(context, breaks[0], f);
   }
   if (all_point_to_point(context, points)) {
+    if (context.semantics != CallSemantics::mpi && all_receive(context, points)) {
+      f.fix +=
+          "; or, if one of these receives is one too many or a send is missing, make the counts of "
+          "micro-batches equal";
+    }
     add_other_tags(context, wait, f);
   } else {
     // The same cycle in sister groups is one cause.

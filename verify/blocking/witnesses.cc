@@ -68,6 +68,31 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
   return EditKind::replaced;
 }
 
+// Whether the rank seems to have left out a message of an exchange, and yet its messages to that
+// peer and from it are equally many since the group's last collective. So does a pipeline's first
+// stage, which has sent all its micro-batches and waits for the gradients of the last ones:
+//
+//   s s | s r | s r | r r
+bool ends_even_exchange(const Context& context, const Break& broke, std::uint32_t newest) {
+  const std::vector<trace::Call>& calls = context.run.ranks[broke.rank].calls;
+  const trace::Call& usual = calls[broke.usual];
+  if (broke.kind != EditKind::missing || !context.run.tables.is_message(usual)) return false;
+  const auto op = [&](const trace::Call& call) { return context.run.tables.op(call); };
+  const trace::Call& instead = calls[broke.call];
+  if (!context.run.tables.is_message(instead) || instead.peer != usual.peer ||
+      op(instead) == op(usual)) {
+    return false;
+  }
+  std::size_t like_usual = 0, like_instead = 0;
+  for (std::uint32_t c = newest + 1; c-- > 0;) {
+    if (calls[c].group != usual.group) continue;
+    if (!context.run.tables.is_message(calls[c])) break;
+    // Shapes and the like come before, and are as even.
+    if (calls[c].peer == usual.peer) ++(op(calls[c]) == op(usual) ? like_usual : like_instead);
+  }
+  return like_usual == like_instead;
+}
+
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
 // count as one: the last receives of a pipeline's step end one round. Over NCCL the host may be
@@ -113,7 +138,9 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
       if (!made_before && c == newest) return {Usual::unknown, {}};
       if (!made_before) continue;
       const std::uint32_t then = usual_calls(context.run, context.agreement, {rank, c})[0];
-      return {usual, {rank, c, then, edit_of_break(context, rank, c, then)}};
+      const Break broke{rank, c, then, edit_of_break(context, rank, c, then)};
+      if (ends_even_exchange(context, broke, newest)) return {Usual::unknown, {}};
+      return {usual, broke};
     }
     if (c == newest) out = usual;
   }

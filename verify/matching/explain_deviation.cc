@@ -397,8 +397,8 @@ std::string usual_why(const Context& context, const Deviation& d) {
 // the rank may as well have passed those that the others still make, as one does that leaves a loop
 // early or skips a batch.
 bool may_have_gone_past(const Context& context, const Deviation& d) {
-  if (d.kind != Deviation::Kind::extra || !d.singled_out || d.expected.call == kNoCall ||
-      d.got.call == kNoCall || d.step != trace::kNone)
+  if (d.kind != Deviation::Kind::extra || (!d.singled_out && !is_tie(d)) ||
+      d.expected.call == kNoCall || d.got.call == kNoCall || d.step != trace::kNone)
     return false;
   const std::vector<trace::Call>& calls = context.run.ranks[d.got.rank].calls;
   const trace::Call& got = calls[d.got.call];
@@ -426,10 +426,24 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
           "let all ranks run the branch that makes these calls, also without data for it; or, if "
           "they are not the model's, make them on all ranks or on none";
     } else if (may_have_gone_past(context, d)) {
+      const std::string who = context.describe_ranks(d.deviants);
+      const std::string others = context.describe_ranks(d.reference);
       finding.why = fmt::format(
           "It is the last call of {}: either it is one too many, or it comes after calls that the "
           "others still make, because a loop was left early or a batch was skipped.",
-          context.describe_ranks(d.deviants));
+          who);
+      if (is_tie(d)) {
+        finding.message = fmt::format(
+            "{} came to {} ({}) where {} went on with {}: either that call is one too many, or the "
+            "ranks made different numbers of rounds",
+            who, context.describe_call(d.got), context.describe_location(d.got, d.seq), others,
+            context.describe_call(d.expected));
+        finding.why = fmt::format(
+            "It is the last call of {}, after whole rounds of a loop. Nothing shows whether {} "
+            "made "
+            "a call too many or a round too few, or {} a round too many.",
+            who, who, others);
+      }
       finding.fix += "; or make as many iterations on every rank";
     }
     finding.what = names_carried(context, d);

@@ -247,6 +247,12 @@ bool is_first_run_of_varying_loop(const trace::Run& run, Agreement& agreement, C
   return any;
 }
 
+bool comes_after_whole_rounds(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::uint32_t period = loop_before(run, agreement, call);
+  return period > 0 && !goes_on_with_loop(run, agreement, call) &&
+         runs_of_loop(agreement, run.ranks[call.rank].calls, call.call, period)[0].is_whole;
+}
+
 bool goes_on_with_loop(const trace::Run& run, Agreement& agreement, CallRef call) {
   const std::uint32_t period = loop_before(run, agreement, call);
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;

@@ -45,6 +45,10 @@ bool is_first_run_of_varying_loop(const trace::Run& run, Agreement& agreement, C
 // O(512) comparisons.
 std::uint32_t loop_before(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Whether a loop of such rounds may end before this call, which is none of it: whole rounds came
+// before, two or more. O(4096) comparisons.
+bool comes_after_whole_rounds(const trace::Run& run, Agreement& agreement, CallRef call);
+
 // Whether the call begins another round of such a loop.
 bool goes_on_with_loop(const trace::Run& run, Agreement& agreement, CallRef call);
 

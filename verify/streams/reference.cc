@@ -38,7 +38,8 @@ class Choice {
     if (const auto small = left_out_by_most()) return {*small, true, /*left_out_by_most=*/true};
     if (largest_.size() == 1)
       return {largest_[0], /*singled_out=*/!may_be_left_out_in_first_round()};
-    if (const auto party = break_tie()) return {*party};
+    if (const auto party = break_tie())
+      return {*party, /*singled_out=*/!(by_habit_ && may_have_left_loop(*party))};
     return {lowest(), /*singled_out=*/false};
   }
 
@@ -64,7 +65,12 @@ class Choice {
                      [&](std::size_t p) { return knows_its_past(at_.rank(parties_[p][0])); })) {
       return std::nullopt;
     }
+    // Where there are no other ranks, their programs show what these two did before.
+    by_habit_ =
+        at_.weight(parties_[largest_[0]]).second + at_.weight(parties_[largest_[1]]).second ==
+        at_.run().ranks.size();
     if (const auto p = as_other_programs()) return p;
+    by_habit_ = true;
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
     // If both are forms of one call, the form that the rank used before. Not if a call may be
     // missing: a rank that left out the last call of its first round makes a familiar call next.
@@ -86,10 +92,12 @@ class Choice {
     // Of two new calls of different operations, the more common one is no more right: a metric may
     // be summed or gathered.
     const bool other_operations = in_other_operations(first, second);
-    if (const auto p = only([&](std::size_t c) {
-          return is_of_common_form(c) && (!other_operations || was_made_before(c));
-        }))
-      return p;
+    if (may_differ_in_commonness(first, second)) {
+      if (const auto p = only([&](std::size_t c) {
+            return is_of_common_form(c) && (!other_operations || was_made_before(c));
+          }))
+        return p;
+    }
     // The call of the earliest step: the other parties skipped it and are in a later step.
     if (!at_.are_steps_comparable()) return std::nullopt;
     return only([&](std::size_t c) {
@@ -97,6 +105,26 @@ class Choice {
         return at_.next_token(c).step <= at_.next_token(parties_[p][0]).step;
       });
     });
+  }
+
+  // Of two largest parties, whether the other one may as well have left a loop where this one makes
+  // another round: after whole rounds it blocks in such a call from a line of its own. Then the one
+  // may make a round too many, or the other one too few, or a call too many.
+  bool may_have_left_loop(std::size_t party) {
+    if (largest_.size() != 2) return false;
+    const std::size_t on = parties_[party][0];
+    const std::size_t off = at_.longest(parties_[largest_[0] == party ? largest_[1] : largest_[0]]);
+    const std::size_t next = at_.cursors()[off].next;
+    Sequence& sequence = at_.sequence(off);
+    const trace::StringId usual = at_.sequence(on).location(at_.cursors()[on].next);
+    const trace::StringId line = sequence.location(next);
+    if (usual.value == 0 || line.value == 0 || at_.calls_left(off) > 1 || at_.ended_cleanly(off) ||
+        in_other_operations(on, off) || !sequence.was_at(next, usual) ||
+        sequence.was_at(next, line)) {
+      return false;
+    }
+    return comes_after_whole_rounds(at_.run(), at_.agreement(), at_.next_call(off)) ||
+           at_.sequence(on).starts_again(at_.cursors()[on].next, at_.next_token(on));
   }
 
   // The one of the largest parties for which `holds`; nothing if there is none, or more than one.
@@ -345,6 +373,15 @@ class Choice {
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
   }
 
+  // Whether the calls differ in what is_of_common_form() looks at. If not, it would favour the rank
+  // with more calls.
+  bool may_differ_in_commonness(std::size_t a, std::size_t b) {
+    constexpr unsigned kForm = kDifferentOp | kDifferentDtype | kDifferentRedop;
+    const unsigned form =
+        at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
+    return (form & kForm) != 0;
+  }
+
   bool in_other_operations(std::size_t a, std::size_t b) {
     const unsigned form =
         at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
@@ -462,6 +499,7 @@ class Choice {
   const std::vector<Party>& parties_;
   std::vector<std::size_t> largest_;  // of the parties, by weight
   const bool is_first_;
+  bool by_habit_ = false;  // break_tie() came to what the parties' own calls show
 };
 
 }  // namespace

@@ -433,6 +433,56 @@ TEST(Blocking, AnExtraCallThatIsTheLastMayComeAfterSkippedOnes) {
   EXPECT_THAT(more.findings[0].why, Not(HasSubstr("a loop was left early")));
 }
 
+// One rank averages later than the other, or reports a loss that the other does not: rank 0 may
+// make a round too many, rank 1 a round too few or a call too many.
+TEST(Blocking, OfTwoRanksOfWhichOneLeavesALoopNobodyIsNamed) {
+  const std::string step = "all_reduce n=32 at=a.py:2; all_reduce n=4 at=a.py:2; ";
+  const std::string goes_on = "all_reduce n=32 at=a.py:2 open; hung";
+  const std::string leaves = "all_reduce n=1 at=a.py:5 open; cut";
+  const std::string steps = step + step + step;
+  EXPECT_EQ(judge({steps + goes_on, steps + leaves}),
+            "extra-collective error proven group=world seq=6\nverdict findings");
+  const Report report = verify(program({steps + leaves, steps + goes_on}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+  EXPECT_THAT(report.findings[0].message, HasSubstr("rank 0 came to all_reduce of 1 (call 6"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("different numbers of rounds"));
+  // Within a round no loop ends; and of three ranks, the two agree.
+  const std::string within = step + step + "all_reduce n=32 at=a.py:2; ";
+  EXPECT_THAT(judge({within + "all_reduce n=4 at=a.py:2 open; hung", within + leaves}),
+              HasSubstr("culprits=1 "));
+  EXPECT_THAT(judge({step + step + goes_on, step + step + leaves, step + step + goes_on}),
+              HasSubstr("culprits=1 "));
+}
+
+// A sharded job in its first step. That rank 0 got further, to a second such call, says nothing.
+TEST(Blocking, OfTwoRanksThatBeginDifferentlyNobodyIsNamed) {
+  EXPECT_EQ(judge({"all_gather_into_tensor in=8 out=16 at=a.py:3; "
+                   "all_gather_into_tensor in=4 out=8 at=a.py:5 open; hung",
+                   "all_gather_into_tensor in=4 out=8 at=a.py:5 open; cut"}),
+            "missing-collective error proven group=world seq=0\nverdict findings");
+}
+
+// Rank 1 of a pipeline expects a micro-batch more than rank 0 has, which waits for its gradients.
+TEST(Blocking, AStageThatSentAsMuchAsItReceivesLeftNothingOut) {
+  const std::string sends = "send peer=1 n=8; ", receives = "recv peer=1 n=8; ";
+  const std::string first =
+      sends + sends + sends + receives + sends + receives + receives + "recv peer=1 n=8 open; hung";
+  const std::string in = "recv peer=0 n=8; ", out = "send peer=2 n=8; ";
+  const std::string back = "recv peer=2 n=8; ", on = "send peer=0 n=8; ";
+  const std::string second = in + out + in + out + back + on + in + out + back + on + in + out +
+                             back + on + "recv peer=0 n=8 open; hung";
+  const std::string last =
+      "recv peer=1 n=8; send peer=1 n=8; recv peer=1 n=8; send peer=1 n=8; "
+      "recv peer=1 n=8; send peer=1 n=8; recv peer=1 n=8; "
+      "send peer=1 n=8 open; hung";
+  const Report report = verify(program({first, second, last}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::p2p_cycle);
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("counts of micro-batches"));
+}
+
 TEST(Blocking, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
   const std::string logs = "all_reduce n=8 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
   const std::string evaluates = "all_reduce n=8 at=a.py:2; all_gather n=3 at=a.py:9 open; hung";

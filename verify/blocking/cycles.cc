@@ -20,6 +20,7 @@
 #include "verify/blocking/wait_evidence.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -88,6 +89,7 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
 // the order of the two. Nothing where its past does not show it.
 std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
                                     std::uint32_t second) {
+  if (mixes_threads(context.run.ranks[rank], first)) return std::nullopt;
   const std::optional<std::uint32_t> usual =
       usual_call(context.run, context.agreement, {rank, first});
   if (!usual) return std::nullopt;

@@ -8,6 +8,7 @@
 
 #include "trace/groups.h"
 #include "verify/replay/semantics.h"
+#include "verify/streams/past.h"
 
 namespace lockstep::verify {
 
@@ -104,6 +105,7 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
                                       const std::vector<std::uint32_t>& ranks) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
+  if (mixes_threads(context.run.ranks[rank], newest)) return {Usual::unknown, {}};
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   const auto like_newest = [&](std::uint32_t c) {
     return is_same_of_program(context.agreement, calls[c], calls[newest]);

@@ -16,6 +16,10 @@ namespace lockstep::verify {
 // sizes, parameters, peer and source location, as far as these were recorded.
 bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace::Call& b);
 
+// Whether several threads issued the rank's calls of late, up to `call` of them. Then nothing
+// orders them, and what came before a call says nothing.
+bool mixes_threads(const trace::RankTrace& trace, std::uint32_t call);
+
 // The earlier calls that the past predicts at this call's position: those that followed the calls
 // just before it at earlier occurrences. With a past of "a b c | a b d | a b", c and d are usual
 // after "a b". The occurrence with the longest equal sequence decides; of several that are equally

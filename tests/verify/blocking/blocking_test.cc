@@ -483,6 +483,34 @@ TEST(Blocking, AStageThatSentAsMuchAsItReceivesLeftNothingOut) {
   EXPECT_THAT(report.findings[0].fix, HasSubstr("counts of micro-batches"));
 }
 
+// What came before a call says nothing where several threads issue calls. Rank 0 left one out in
+// group b, or rank 1 made one too many.
+TEST(Blocking, TheOrderOfCallsOfSeveralThreadsAccusesNobody) {
+  const std::string groups = "group a 0,1; group b 0,1; barrier at=t.py:1; ";
+  const std::string a = "all_reduce g=a n=4 at=t.py:5; ";
+  const std::string b = "all_reduce g=b n=4 at=t.py:5 thread=1; ";
+  const std::string rank_0 = groups + a + b + a + b + a + "barrier at=t.py:9 open; hung";
+  const std::string rank_1 =
+      groups + b + a + a + b + "all_reduce g=b n=4 at=t.py:5 thread=1 open; " + a + "hung";
+  for (const auto& job : {std::vector{rank_0, rank_1}, std::vector{rank_1, rank_0}}) {
+    const Report report = verify(program(job));
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_TRUE(report.findings[0].culprits.empty()) << report.findings[0].message;
+  }
+}
+
+// Rank 1 synchronises a micro-batch too early, or leaves out the metric.
+TEST(Blocking, ACallMadeOnceMoreMayStandForOneLeftOut) {
+  const std::string step = "all_reduce n=36 at=a.py:2; all_reduce n=1 at=a.py:5; ";
+  const std::string others =
+      step + "all_reduce n=36 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
+  const Report report = verify(program(
+      {others, step + "all_reduce n=36 at=a.py:2; all_reduce n=36 at=a.py:2 open; cut", others}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].culprits, std::vector<trace::Rank>{trace::Rank(1)});
+  EXPECT_THAT(report.findings[0].why, HasSubstr("or it made the one before it once more"));
+}
+
 TEST(Blocking, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
   const std::string logs = "all_reduce n=8 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
   const std::string evaluates = "all_reduce n=8 at=a.py:2; all_gather n=3 at=a.py:9 open; hung";

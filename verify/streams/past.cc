@@ -121,7 +121,7 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
 
 bool mixes_threads(const trace::RankTrace& trace, std::uint32_t call) {
   const std::vector<trace::Call>& calls = trace.calls;
-  if (calls.empty()) return false;
+  if (!trace.occurs.threads || calls.empty()) return false;
   // A call that is yet to come is taken for one of the last one's thread.
   const std::uint16_t thread = calls[std::min<std::size_t>(call, calls.size() - 1)].thread;
   const std::uint32_t first = call > kCallsCompared ? call - kCallsCompared : 0;

@@ -483,6 +483,21 @@ TEST(Blocking, AStageThatSentAsMuchAsItReceivesLeftNothingOut) {
   EXPECT_THAT(report.findings[0].fix, HasSubstr("counts of micro-batches"));
 }
 
+// A ring, in which the batch of rank 1 is longer.
+TEST(Blocking, ARankWhoseMessagesFitNeitherNeighbourIsNamed) {
+  const auto job = [](int rank) {
+    const std::string n = rank == 1 ? " n=6" : " n=4";
+    return "send peer=" + std::to_string((rank + 1) % 3) + n +
+           " async; recv peer=" + std::to_string((rank + 2) % 3) + n + "; clean";
+  };
+  const Report report = verify(program({job(0), job(1), job(2)}));
+  ASSERT_EQ(report.findings.size(), 2U);
+  for (const Finding& f : report.findings) {
+    EXPECT_EQ(f.rule, RuleId::p2p_size);
+    EXPECT_EQ(f.culprits, std::vector<trace::Rank>{trace::Rank(1)});
+  }
+}
+
 // What came before a call says nothing where several threads issue calls. Rank 0 left one out in
 // group b, or rank 1 made one too many.
 TEST(Blocking, TheOrderOfCallsOfSeveralThreadsAccusesNobody) {

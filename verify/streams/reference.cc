@@ -123,7 +123,14 @@ class Choice {
         sequence.was_at(next, line)) {
       return false;
     }
-    return comes_after_whole_rounds(at_.run(), at_.agreement(), at_.next_call(off)) ||
+    // Their programs may have parted before, where calls paired all the same: one averages its
+    // model a step later than the other. Then what comes late at the end may be early on the other
+    // side.
+    const bool parted_before =
+        common_start(at_.run(), at_.agreement(), at_.rank(on), at_.rank(off)).has_value() &&
+        !at_.diverged_between(at_.position(on), at_.position(off));
+    return parted_before ||
+           comes_after_whole_rounds(at_.run(), at_.agreement(), at_.next_call(off)) ||
            at_.sequence(on).starts_again(at_.cursors()[on].next, at_.next_token(on));
   }
 

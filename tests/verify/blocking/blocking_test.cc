@@ -455,6 +455,26 @@ TEST(Blocking, OfTwoRanksOfWhichOneLeavesALoopNobodyIsNamed) {
               HasSubstr("culprits=1 "));
 }
 
+// Rank 1 averages its model a step later than rank 0: its averages pair with those of rank 0, and
+// in the end it lacks one. Or rank 0 averages too early.
+TEST(Blocking, OfTwoRanksThatAverageInDifferentStepsNobodyIsNamed) {
+  const std::string average = "all_reduce n=32 at=a.py:4; ";
+  const std::string alone[] = {"all_reduce g=own0 n=32 at=a.py:2; ",
+                               "all_reduce g=own1 n=32 at=a.py:2; "};
+  const auto rounds = [&](int rank, int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += alone[rank] + alone[rank] + average;
+    return out;
+  };
+  const std::string first = "group own0 0; " + alone[0] + average + rounds(0, 2) + alone[0] +
+                            alone[0] + "all_reduce n=32 at=a.py:4 open; hung";
+  const std::string second =
+      "group own1 1; " + rounds(1, 3) + alone[1] + "all_reduce n=1 at=a.py:7 open; cut";
+  const Report report = verify(program({first, second}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_TRUE(report.findings[0].culprits.empty()) << report.findings[0].message;
+}
+
 // A sharded job in its first step. That rank 0 got further, to a second such call, says nothing.
 TEST(Blocking, OfTwoRanksThatBeginDifferentlyNobodyIsNamed) {
   EXPECT_EQ(judge({"all_gather_into_tensor in=8 out=16 at=a.py:3; "

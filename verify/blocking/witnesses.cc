@@ -137,9 +137,14 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
           std::any_of(calls.begin(), calls.begin() + c, [&](const trace::Call& earlier) {
             return is_same_of_program(context.agreement, earlier, calls[c]);
           });
-      if (!made_before && c == newest) return {Usual::unknown, {}};
-      if (!made_before) continue;
       const std::uint32_t then = usual_calls(context.run, context.agreement, {rank, c})[0];
+      // But not where the same line posts a message to another peer.
+      const bool is_message = context.run.tables.is_message(calls[c]) &&
+                              context.run.tables.is_message(calls[then]) &&
+                              calls[c].at.value != 0 && calls[c].at == calls[then].at &&
+                              context.run.tables.op(calls[c]) == context.run.tables.op(calls[then]);
+      if (!made_before && !is_message && c == newest) return {Usual::unknown, {}};
+      if (!made_before && !is_message) continue;
       const Break broke{rank, c, then, edit_of_break(context, rank, c, then)};
       if (ends_even_exchange(context, broke, newest)) return {Usual::unknown, {}};
       return {usual, broke};

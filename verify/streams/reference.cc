@@ -109,7 +109,8 @@ class Choice {
 
   // Of two largest parties, whether the other one may as well have left a loop where this one makes
   // another round: after whole rounds it blocks in such a call from a line of its own. Then the one
-  // may make a round too many, or the other one too few, or a call too many.
+  // may make a round too many, or the other one too few, or a call too many. Not of calls that
+  // gather: those are mostly a checkpoint or a validation that one rank makes alone.
   bool may_have_left_loop(std::size_t party) {
     if (largest_.size() != 2) return false;
     const std::size_t on = parties_[party][0];
@@ -119,7 +120,7 @@ class Choice {
     const trace::StringId usual = at_.sequence(on).location(at_.cursors()[on].next);
     const trace::StringId line = sequence.location(next);
     if (usual.value == 0 || line.value == 0 || at_.calls_left(off) > 1 || at_.ended_cleanly(off) ||
-        in_other_operations(on, off) || !sequence.was_at(next, usual) ||
+        !skip_explains(on, off) || !reduces(at_.next_token(off)) || !sequence.was_at(next, usual) ||
         sequence.was_at(next, line)) {
       return false;
     }
@@ -132,6 +133,11 @@ class Choice {
     return parted_before ||
            comes_after_whole_rounds(at_.run(), at_.agreement(), at_.next_call(off)) ||
            at_.sequence(on).starts_again(at_.cursors()[on].next, at_.next_token(on));
+  }
+
+  bool reduces(const Token& call) const {
+    const trace::Op op = at_.run().tables.signatures[call.signature].op;
+    return op == trace::Op::all_reduce || op == trace::Op::reduce;
   }
 
   // The one of the largest parties for which `holds`; nothing if there is none, or more than one.

@@ -475,6 +475,25 @@ TEST(Blocking, OfTwoRanksThatAverageInDifferentStepsNobodyIsNamed) {
   EXPECT_TRUE(report.findings[0].culprits.empty()) << report.findings[0].message;
 }
 
+TEST(Blocking, AMessageToAnotherPeerFromTheLineOfTheUsualOneIsABreak) {
+  const std::string reduce = "all_reduce n=1 at=a.py:9; ";
+  const std::string send = "send peer=1 n=4 at=a.py:7; ", in = "recv peer=0 n=4 at=a.py:5; ";
+  const std::string on = "send peer=2 n=4 at=a.py:7; ", last = "recv peer=1 n=4 at=a.py:5; ";
+  const std::string first = send + reduce, second = in + on + reduce, third = last + reduce;
+  EXPECT_THAT(judge({first + first + send + "all_reduce n=1 at=a.py:9 open; hung",
+                     second + second + in + "send peer=0 n=4 at=a.py:7 open; hung",
+                     third + third + "recv peer=1 n=4 at=a.py:5 open; hung"}),
+              HasSubstr("error proven culprits=1 "));
+}
+
+// One rank validates a batch more than the other, or less.
+TEST(Blocking, OfTwoRanksOfWhichOneReducesWhereTheOtherGathersNobodyIsNamed) {
+  const std::string batches = "all_gather n=16 at=a.py:4; all_gather n=16 at=a.py:4; ";
+  EXPECT_EQ(judge({batches + "all_reduce n=1 at=a.py:5 open; hung",
+                   batches + "all_gather n=16 at=a.py:4 open; hung"}),
+            "op-mismatch error proven group=world seq=2\nverdict findings");
+}
+
 // A sharded job in its first step. That rank 0 got further, to a second such call, says nothing.
 TEST(Blocking, OfTwoRanksThatBeginDifferentlyNobodyIsNamed) {
   EXPECT_EQ(judge({"all_gather_into_tensor in=8 out=16 at=a.py:3; "

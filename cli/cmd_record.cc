@@ -63,7 +63,8 @@ Finds the Python that the command starts and the torch in it, takes the recorder
 that was built for that torch or builds it (once; scripts/build-recorder), and
 runs the command with it preloaded. While the job runs, its traces are judged
 every few seconds. When it is proven that it can never continue, it is ended,
-and the report says why. Details: docs/record-any.md.
+and the report says why; where a rank failed, its launcher has a minute to do
+so, or to start the ranks again. Details: docs/record-any.md.
 
 Exit status: that of the report (0 clean, 1 findings, 3 inconclusive); where the
 report is clean, that of the command.)";
@@ -172,12 +173,24 @@ void set_variables(const RecordCommand& command, const std::string& library,
   ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", fmt::format("{}", command.hung_after_s).c_str(), 1);
 }
 
-// Waits for the job's end. True: it was proven that it can never continue.
+// Whether a rank's program failed. Launchers notice that: they end the other ranks, and may start
+// all of them again (torchrun --max-restarts).
+bool any_failed(const trace::Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& rank) {
+    return rank.end == trace::End::exception || rank.end == trace::End::killed ||
+           !rank.exceptions.empty();
+  });
+}
+
+// Waits for the job's end. True: it was proven that it can never continue. Where a rank failed, its
+// launcher has a minute to act: torchrun lets ranks 30 seconds to end.
 bool watch_until_end(Job& job, const std::string& folder, Interrupts& interrupts) {
   using Clock = std::chrono::steady_clock;
   runtime::WatchSource source({folder, true});
   // Before that the ranks are starting, and there is nothing to judge.
   Clock::time_point next = Clock::now() + std::chrono::seconds(2);
+  constexpr std::chrono::seconds kLauncherTakes(60);
+  std::optional<Clock::time_point> stuck_since;
   while (job.running()) {
     if (const int signal = interrupts.poll(); signal != 0) job.signal(signal);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -187,7 +200,12 @@ bool watch_until_end(Job& job, const std::string& folder, Interrupts& interrupts
     // A twentieth of the time at most, as `watch`.
     next = Clock::now() +
            std::max<Clock::duration>(std::chrono::seconds(2), 20 * (Clock::now() - begin));
-    if (poll && *poll && !(*poll)->over && verify::proves_stuck((*poll)->report)) return true;
+    if (!poll || !*poll || (*poll)->over || !verify::proves_stuck((*poll)->report)) {
+      stuck_since.reset();
+      continue;
+    }
+    if (!stuck_since) stuck_since = begin;
+    if (!any_failed((*poll)->run) || begin - *stuck_since > kLauncherTakes) return true;
   }
   return false;
 }

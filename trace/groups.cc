@@ -410,10 +410,13 @@ std::string_view description_of(const Tables& tables, const RankTrace::Membershi
 
 std::string group_label(const RankTrace& trace, const Tables& tables, GroupId group) {
   const std::string& name = tables.str(group);
-  if (const std::string_view desc = before_number(name); !desc.empty()) return printable(desc);
+  // "TENSOR_PARALLEL (22)"; but "0 (2)" is a group 0 that was made again.
+  const std::string_view before = before_number(name);
+  const bool is_number = is_number_or_hash(before.empty() ? name : before);
+  if (!before.empty() && !is_number) return printable(before);
   // "unnamed group (ALLGATHER)", of the watchdog in old versions.
   const std::string plain = (name.starts_with("unnamed group") ? "" : "group ") + printable(name);
-  if (!is_number_or_hash(name)) return plain;
+  if (!is_number) return plain;
   const RankTrace::Membership* own = nullptr;
   for (const RankTrace::Membership& m : trace.groups)
     if (m.group == group) own = &m;

@@ -20,6 +20,7 @@
 #include "verify/blocking/wait_evidence.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -29,6 +30,14 @@ namespace {
 bool all_point_to_point(const Context& context, const std::vector<std::size_t>& points) {
   return std::all_of(points.begin(), points.end(), [&](std::size_t p) {
     return context.where.wait_points[p].group == WaitPoint::kPointToPoint;
+  });
+}
+
+// Whether the first rank of each message waits to receive it.
+bool all_receive(const Context& context, const std::vector<std::size_t>& points) {
+  return std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    return context.op(waiting_call(context, point.waiting[0])) == trace::Op::recv;
   });
 }
 
@@ -80,6 +89,7 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
 // the order of the two. Nothing where its past does not show it.
 std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
                                     std::uint32_t second) {
+  if (mixes_threads(context.run.ranks[rank], first)) return std::nullopt;
   const std::optional<std::uint32_t> usual =
       usual_call(context.run, context.agreement, {rank, first});
   if (!usual) return std::nullopt;
@@ -180,11 +190,9 @@ RuleId rule_of_cycle(const Context& context, const std::vector<std::size_t>& poi
   };
   if (all_point_to_point(context, points)) {
     // In MPI programs, ranks that all receive from each other mostly forgot to send.
-    const bool all_receive = std::all_of(points.begin(), points.end(), [&](std::size_t p) {
-      return context.op(first_call(p)) == trace::Op::recv;
-    });
-    return context.semantics == CallSemantics::mpi && all_receive ? RuleId::p2p_unmatched
-                                                                  : RuleId::p2p_cycle;
+    return context.semantics == CallSemantics::mpi && all_receive(context, points)
+               ? RuleId::p2p_unmatched
+               : RuleId::p2p_cycle;
   }
   std::set<trace::GroupId> groups;
   for (const std::size_t p : points) groups.insert(context.call(first_call(p)).group);
@@ -319,6 +327,11 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     add_left_out(context, breaks[0], f);
   }
   if (all_point_to_point(context, points)) {
+    if (context.semantics != CallSemantics::mpi && all_receive(context, points)) {
+      f.fix +=
+          "; or, if one of these receives is one too many or a send is missing, make the counts of "
+          "micro-batches equal";
+    }
     add_other_tags(context, wait, f);
   } else {
     // The same cycle in sister groups is one cause.

@@ -8,6 +8,7 @@
 
 #include "trace/groups.h"
 #include "verify/replay/semantics.h"
+#include "verify/streams/past.h"
 
 namespace lockstep::verify {
 
@@ -68,6 +69,31 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
   return EditKind::replaced;
 }
 
+// Whether the rank seems to have left out a message of an exchange, and yet its messages to that
+// peer and from it are equally many since the group's last collective. So does a pipeline's first
+// stage, which has sent all its micro-batches and waits for the gradients of the last ones:
+//
+//   s s | s r | s r | r r
+bool ends_even_exchange(const Context& context, const Break& broke, std::uint32_t newest) {
+  const std::vector<trace::Call>& calls = context.run.ranks[broke.rank].calls;
+  const trace::Call& usual = calls[broke.usual];
+  if (broke.kind != EditKind::missing || !context.run.tables.is_message(usual)) return false;
+  const auto op = [&](const trace::Call& call) { return context.run.tables.op(call); };
+  const trace::Call& instead = calls[broke.call];
+  if (!context.run.tables.is_message(instead) || instead.peer != usual.peer ||
+      op(instead) == op(usual)) {
+    return false;
+  }
+  std::size_t like_usual = 0, like_instead = 0;
+  for (std::uint32_t c = newest + 1; c-- > 0;) {
+    if (calls[c].group != usual.group) continue;
+    if (!context.run.tables.is_message(calls[c])) break;
+    // Shapes and the like come before, and are as even.
+    if (calls[c].peer == usual.peer) ++(op(calls[c]) == op(usual) ? like_usual : like_instead);
+  }
+  return like_usual == like_instead;
+}
+
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
 // count as one: the last receives of a pipeline's step end one round. Over NCCL the host may be
@@ -79,6 +105,7 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
                                       const std::vector<std::uint32_t>& ranks) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
+  if (mixes_threads(context.run.ranks[rank], newest)) return {Usual::unknown, {}};
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   const auto like_newest = [&](std::uint32_t c) {
     return is_same_of_program(context.agreement, calls[c], calls[newest]);
@@ -110,10 +137,17 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
           std::any_of(calls.begin(), calls.begin() + c, [&](const trace::Call& earlier) {
             return is_same_of_program(context.agreement, earlier, calls[c]);
           });
-      if (!made_before && c == newest) return {Usual::unknown, {}};
-      if (!made_before) continue;
       const std::uint32_t then = usual_calls(context.run, context.agreement, {rank, c})[0];
-      return {usual, {rank, c, then, edit_of_break(context, rank, c, then)}};
+      // But not where the same line posts a message to another peer.
+      const bool is_message = context.run.tables.is_message(calls[c]) &&
+                              context.run.tables.is_message(calls[then]) &&
+                              calls[c].at.value != 0 && calls[c].at == calls[then].at &&
+                              context.run.tables.op(calls[c]) == context.run.tables.op(calls[then]);
+      if (!made_before && !is_message && c == newest) return {Usual::unknown, {}};
+      if (!made_before && !is_message) continue;
+      const Break broke{rank, c, then, edit_of_break(context, rank, c, then)};
+      if (ends_even_exchange(context, broke, newest)) return {Usual::unknown, {}};
+      return {usual, broke};
     }
     if (c == newest) out = usual;
   }

@@ -397,8 +397,8 @@ std::string usual_why(const Context& context, const Deviation& d) {
 // the rank may as well have passed those that the others still make, as one does that leaves a loop
 // early or skips a batch.
 bool may_have_gone_past(const Context& context, const Deviation& d) {
-  if (d.kind != Deviation::Kind::extra || !d.singled_out || d.expected.call == kNoCall ||
-      d.got.call == kNoCall || d.step != trace::kNone)
+  if (d.kind != Deviation::Kind::extra || (!d.singled_out && !is_tie(d)) ||
+      d.expected.call == kNoCall || d.got.call == kNoCall || d.step != trace::kNone)
     return false;
   const std::vector<trace::Call>& calls = context.run.ranks[d.got.rank].calls;
   const trace::Call& got = calls[d.got.call];
@@ -407,9 +407,24 @@ bool may_have_gone_past(const Context& context, const Deviation& d) {
   const auto before = calls.begin() + d.got.call;
   return std::none_of(before + 1, calls.end(),
                       [&](const trace::Call& c) { return c.group == got.group; }) &&
-         std::any_of(calls.begin(), before, [&](const trace::Call& c) {
-           return c.group == got.group && c.at == expected.at;
-         });
+         std::any_of(calls.begin(), before,
+                     [&](const trace::Call& c) { return c.at == expected.at; });
+}
+
+// Whether the deviant blocks in such a call as it made last in the group, where the others went on:
+// it left theirs out, or made its own once more.
+bool may_be_once_more(const Context& context, const Deviation& d) {
+  if (d.kind != Deviation::Kind::missing || !d.singled_out || d.got.call == kNoCall ||
+      d.step != trace::kNone)
+    return false;
+  const std::vector<trace::Call>& calls = context.run.ranks[d.got.rank].calls;
+  const trace::Call& got = calls[d.got.call];
+  if (got.at.value == 0 || d.got.call + 1 != calls.size()) return false;
+  for (std::uint32_t c = d.got.call; c-- > 0;) {
+    if (calls[c].group != got.group) continue;
+    return calls[c].at == got.at && calls[c].signature == got.signature;
+  }
+  return false;
 }
 
 }  // namespace
@@ -426,11 +441,33 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
           "let all ranks run the branch that makes these calls, also without data for it; or, if "
           "they are not the model's, make them on all ranks or on none";
     } else if (may_have_gone_past(context, d)) {
+      const std::string who = context.describe_ranks(d.deviants);
+      const std::string others = context.describe_ranks(d.reference);
       finding.why = fmt::format(
           "It is the last call of {}: either it is one too many, or it comes after calls that the "
           "others still make, because a loop was left early or a batch was skipped.",
-          context.describe_ranks(d.deviants));
+          who);
+      if (is_tie(d)) {
+        finding.message = fmt::format(
+            "{} came to {} ({}) where {} went on with {}: either that call is one too many, or the "
+            "ranks made different numbers of rounds",
+            who, context.describe_call(d.got), context.describe_location(d.got, d.seq), others,
+            context.describe_call(d.expected));
+        finding.why = fmt::format(
+            "It is the last call of {}, after whole rounds of a loop. Nothing shows whether {} "
+            "made "
+            "a call too many or a round too few, or {} a round too many.",
+            who, who, others);
+      }
       finding.fix += "; or make as many iterations on every rank";
+    }
+    if (may_be_once_more(context, d)) {
+      finding.why = fmt::format(
+          "{} came to {} again ({}): either it left that call out, or it made the one before it "
+          "once more, as where a micro-batch is not under no_sync.",
+          context.describe_ranks(d.deviants), context.describe_call(d.got),
+          context.describe_location(d.got, context.call(d.got).seq));
+      finding.fix += "; or synchronise in as many micro-batches on every rank";
     }
     finding.what = names_carried(context, d);
     if (repeats_micro_batch(context, d)) {

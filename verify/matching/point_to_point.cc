@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -80,6 +82,22 @@ Cause explain_left_open(const Context& context, std::uint32_t rank,
   return cause;
 }
 
+// The one rank that is on a side of all these messages, if it has two partners or more: a batch of
+// another size misfits on both sides of its rank. O(messages).
+std::optional<std::uint32_t> on_one_side_of_all(
+    const std::vector<ReplayResult::PointToPointPair>& pairs) {
+  std::set<std::uint32_t> all, common;
+  for (const auto& pair : pairs) {
+    const std::set<std::uint32_t> both{pair.sender, pair.receiver};
+    if (all.empty()) common = both;
+    std::erase_if(common, [&](std::uint32_t r) { return !both.contains(r); });
+    all.insert(both.begin(), both.end());
+  }
+  constexpr std::size_t kWithTwoPartners = 3;
+  if (common.size() != 1 || all.size() < kWithTwoPartners) return std::nullopt;
+  return *common.begin();
+}
+
 constexpr std::size_t kNearMissesShown = 16;  // one mistake in a program shows on many ranks
 
 std::string describe_tag(std::int32_t tag) {
@@ -106,9 +124,14 @@ FirstMessages first_messages(const Context& context, const std::vector<std::uint
 
 std::vector<Cause> check_point_to_point(const Context& context) {
   std::vector<Cause> out;
+  const auto odd = on_one_side_of_all(context.where.size_mismatches);
   for (const auto& pair : context.where.size_mismatches) {
     if (out.size() == kMismatchesShown) break;
     out.push_back(explain_mismatch(context, pair));
+    if (!odd) continue;
+    out.back().finding.culprits = context.ranks({*odd});
+    out.back().finding.why = fmt::format("{} is on one side of each message that does not fit.",
+                                         context.describe_ranks({*odd}));
   }
   for (const auto& [rank, calls] : calls_left_open(context)) {
     out.push_back(explain_left_open(context, rank, calls));

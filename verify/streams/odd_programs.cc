@@ -620,7 +620,12 @@ class Programs {
 std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement) {
   const bool from_start = std::all_of(run.ranks.begin(), run.ranks.end(), is_known_from_its_start);
   if (!from_start || run.ranks.size() < 2) return std::nullopt;
-  return Programs(run, agreement).find();
+  std::optional<OddProgram> odd = Programs(run, agreement).find();
+  const auto mixes = [&](std::uint32_t r) {
+    const auto all = static_cast<std::uint32_t>(run.ranks[r].calls.size());
+    return mixes_threads(run.ranks[r], std::min(all, odd->index + odd->count));
+  };
+  return odd && (mixes(odd->usual) || mixes(odd->deviants[0])) ? std::nullopt : odd;
 }
 
 std::optional<trace::GroupId> corresponding_group(const trace::Run& run, std::uint32_t rank,

@@ -40,9 +40,9 @@ struct OddProgram {
 // The only place where ranks diverge from others of their kind and where it is known which side
 // does something unusual: the smaller one, unless the larger one breaks with its past; of sides of
 // equal size, by their other rounds. Nothing where there are several such places (programs that
-// depend on the data), where a recording starts in mid-run, or where ranks that ended before, or
-// left no trace, could have turned the numbers. O(64 · calls), and for each of at most 64 places
-// the search of two pasts.
+// depend on the data), where several threads issue calls, where a recording starts in mid-run, or
+// where ranks that ended before, or left no trace, could have turned the numbers. O(64 · calls),
+// and for each of at most 64 places the search of two pasts.
 std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement);
 
 // The group of `rank` that corresponds to one in which `other`, a rank of its kind, made a call:

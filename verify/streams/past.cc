@@ -119,7 +119,18 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
 
 }  // namespace
 
+bool mixes_threads(const trace::RankTrace& trace, std::uint32_t call) {
+  const std::vector<trace::Call>& calls = trace.calls;
+  if (!trace.occurs.threads || calls.empty()) return false;
+  // A call that is yet to come is taken for one of the last one's thread.
+  const std::uint16_t thread = calls[std::min<std::size_t>(call, calls.size() - 1)].thread;
+  const std::uint32_t first = call > kCallsCompared ? call - kCallsCompared : 0;
+  return std::any_of(calls.begin() + first, calls.begin() + call,
+                     [&](const trace::Call& c) { return c.thread != thread; });
+}
+
 std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef call) {
+  if (mixes_threads(run.ranks[call.rank], call.call)) return {};
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   return predicted(
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
@@ -247,6 +258,12 @@ bool is_first_run_of_varying_loop(const trace::Run& run, Agreement& agreement, C
   return any;
 }
 
+bool comes_after_whole_rounds(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::uint32_t period = loop_before(run, agreement, call);
+  return period > 0 && !goes_on_with_loop(run, agreement, call) &&
+         runs_of_loop(agreement, run.ranks[call.rank].calls, call.call, period)[0].is_whole;
+}
+
 bool goes_on_with_loop(const trace::Run& run, Agreement& agreement, CallRef call) {
   const std::uint32_t period = loop_before(run, agreement, call);
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
@@ -272,6 +289,7 @@ Usual unless_loop_varies(const trace::Run& run, Agreement& agreement, CallRef ca
 }  // namespace
 
 Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
+  if (mixes_threads(run.ranks[call.rank], call.call)) return Usual::unknown;
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const Usual usual = is_predicted(
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
@@ -293,6 +311,7 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
 }
 
 Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef call) {
+  if (mixes_threads(run.ranks[call.rank], call.call)) return Usual::unknown;
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const Usual usual = is_predicted(
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,

@@ -16,6 +16,10 @@ namespace lockstep::verify {
 // sizes, parameters, peer and source location, as far as these were recorded.
 bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace::Call& b);
 
+// Whether several threads issued the rank's calls of late, up to `call` of them. Then nothing
+// orders them, and what came before a call says nothing.
+bool mixes_threads(const trace::RankTrace& trace, std::uint32_t call);
+
 // The earlier calls that the past predicts at this call's position: those that followed the calls
 // just before it at earlier occurrences. With a past of "a b c | a b d | a b", c and d are usual
 // after "a b". The occurrence with the longest equal sequence decides; of several that are equally
@@ -44,6 +48,10 @@ bool is_first_run_of_varying_loop(const trace::Run& run, Agreement& agreement, C
 // After how many calls the loop repeats that ends or goes on with this call; 0: there is none.
 // O(512) comparisons.
 std::uint32_t loop_before(const trace::Run& run, Agreement& agreement, CallRef call);
+
+// Whether a loop of such rounds may end before this call, which is none of it: whole rounds came
+// before, two or more. O(4096) comparisons.
+bool comes_after_whole_rounds(const trace::Run& run, Agreement& agreement, CallRef call);
 
 // Whether the call begins another round of such a loop.
 bool goes_on_with_loop(const trace::Run& run, Agreement& agreement, CallRef call);

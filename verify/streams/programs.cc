@@ -272,7 +272,8 @@ std::optional<std::uint32_t> diverged_at(const trace::Run& run, Agreement& agree
   if (!diverged || *diverged >= run.ranks[a].calls.size() ||
       *diverged >= run.ranks[b].calls.size() ||
       group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b}) ||
-      have_other_roles(run, a, b, *diverged)) {
+      have_other_roles(run, a, b, *diverged) || mixes_threads(run.ranks[a], *diverged) ||
+      mixes_threads(run.ranks[b], *diverged)) {
     return std::nullopt;
   }
   return diverged;

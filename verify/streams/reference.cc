@@ -39,7 +39,8 @@ class Choice {
     if (const auto small = left_out_by_most()) return {*small, true, /*left_out_by_most=*/true};
     if (largest_.size() == 1)
       return {largest_[0], /*singled_out=*/!may_be_left_out_in_first_round()};
-    if (const auto party = break_tie()) return {*party};
+    if (const auto party = break_tie())
+      return {*party, /*singled_out=*/!(by_habit_ && may_have_left_loop(*party))};
     return {lowest(), /*singled_out=*/false};
   }
 
@@ -65,7 +66,12 @@ class Choice {
                      [&](std::size_t p) { return knows_its_past(at_.rank(parties_[p][0])); })) {
       return std::nullopt;
     }
+    // Where there are no other ranks, their programs show what these two did before.
+    by_habit_ =
+        at_.weight(parties_[largest_[0]]).second + at_.weight(parties_[largest_[1]]).second ==
+        at_.run().ranks.size();
     if (const auto p = as_other_programs()) return p;
+    by_habit_ = true;
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
     const std::int32_t step = std::min(at_.next_token(first).step, at_.next_token(second).step);
     const bool loop_varies = does_count_vary(first, step) || does_count_vary(second, step);
@@ -92,10 +98,12 @@ class Choice {
     // Of two new calls of different operations, the more common one is no more right: a metric may
     // be summed or gathered.
     const bool other_operations = in_other_operations(first, second);
-    if (const auto p = only([&](std::size_t c) {
-          return is_of_common_form(c) && (!other_operations || was_made_before(c));
-        }))
-      return p;
+    if (may_differ_in_commonness(first, second)) {
+      if (const auto p = only([&](std::size_t c) {
+            return is_of_common_form(c) && (!other_operations || was_made_before(c));
+          }))
+        return p;
+    }
     // The call of the earliest step: the other parties skipped it and are in a later step.
     if (loop_varies || !at_.are_steps_comparable()) return std::nullopt;
     return only([&](std::size_t c) {
@@ -103,6 +111,39 @@ class Choice {
         return at_.next_token(c).step <= at_.next_token(parties_[p][0]).step;
       });
     });
+  }
+
+  // Of two largest parties, whether the other one may as well have left a loop where this one makes
+  // another round: after whole rounds it blocks in such a call from a line of its own. Then the one
+  // may make a round too many, or the other one too few, or a call too many. Not of calls that
+  // gather: those are mostly a checkpoint or a validation that one rank makes alone.
+  bool may_have_left_loop(std::size_t party) {
+    if (largest_.size() != 2) return false;
+    const std::size_t on = parties_[party][0];
+    const std::size_t off = at_.longest(parties_[largest_[0] == party ? largest_[1] : largest_[0]]);
+    const std::size_t next = at_.cursors()[off].next;
+    Sequence& sequence = at_.sequence(off);
+    const trace::StringId usual = at_.sequence(on).location(at_.cursors()[on].next);
+    const trace::StringId line = sequence.location(next);
+    if (usual.value == 0 || line.value == 0 || at_.calls_left(off) > 1 || at_.ended_cleanly(off) ||
+        !skip_explains(on, off) || !reduces(at_.next_token(off)) || !sequence.was_at(next, usual) ||
+        sequence.was_at(next, line)) {
+      return false;
+    }
+    // Their programs may have parted before, where calls paired all the same: one averages its
+    // model a step later than the other. Then what comes late at the end may be early on the other
+    // side.
+    const bool parted_before =
+        common_start(at_.run(), at_.agreement(), at_.rank(on), at_.rank(off)).has_value() &&
+        !at_.diverged_between(at_.position(on), at_.position(off));
+    return parted_before ||
+           comes_after_whole_rounds(at_.run(), at_.agreement(), at_.next_call(off)) ||
+           at_.sequence(on).starts_again(at_.cursors()[on].next, at_.next_token(on));
+  }
+
+  bool reduces(const Token& call) const {
+    const trace::Op op = at_.run().tables.signatures[call.signature].op;
+    return op == trace::Op::all_reduce || op == trace::Op::reduce;
   }
 
   // The one of the largest parties for which `holds`; nothing if there is none, or more than one.
@@ -351,6 +392,15 @@ class Choice {
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
   }
 
+  // Whether the calls differ in what is_of_common_form() looks at. If not, it would favour the rank
+  // with more calls.
+  bool may_differ_in_commonness(std::size_t a, std::size_t b) {
+    constexpr unsigned kForm = kDifferentOp | kDifferentDtype | kDifferentRedop;
+    const unsigned form =
+        at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
+    return (form & kForm) != 0;
+  }
+
   bool in_other_operations(std::size_t a, std::size_t b) {
     const unsigned form =
         at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
@@ -486,6 +536,7 @@ class Choice {
   const std::vector<Party>& parties_;
   std::vector<std::size_t> largest_;  // of the parties, by weight
   const bool is_first_;
+  bool by_habit_ = false;  // break_tie() came to what the parties' own calls show
 };
 
 }  // namespace

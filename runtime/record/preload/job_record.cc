@@ -151,7 +151,7 @@ void JobRecord::at_exit(int status, void* job) {
   if (::getpid() != self.own_pid_) return;  // what fork() copied is the parent's
   const std::lock_guard lock(self.end_mutex_);
   self.ended_ = true;
-  if (status == 0) self.ring_->resume();  // whatever it was taken for
+  self.ring_->resume();  // whatever it was taken for
   ::unlink(self.stack_file_.c_str());
   // sys.exit(3) is no exception to Python's hook.
   if (status != 0 && !self.recorder_->has_raised())

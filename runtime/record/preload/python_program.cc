@@ -2,10 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <charconv>
 #include <filesystem>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <ATen/Version.h>
 
@@ -181,9 +185,12 @@ PythonProgram::Origin PythonProgram::origin_of(const std::string& file) const {
 }
 
 std::string PythonProgram::location(const std::string& file, long line) const {
-  const std::string shown = file.starts_with(folder_)
-                                ? file.substr(folder_.size())
-                                : std::filesystem::path(file).filename().string();
+  std::string shown = file.starts_with(folder_) ? file.substr(folder_.size())
+                                                : std::filesystem::path(file).filename().string();
+  constexpr std::string_view kInstalled = "/site-packages/";
+  const std::size_t installed = file.rfind(kInstalled);
+  if (origin_of(file) == Origin::torch && installed != std::string::npos)
+    shown = file.substr(installed + kInstalled.size());
   return shown + ":" + std::to_string(line);
 }
 
@@ -197,9 +204,11 @@ PythonProgram::CallSite PythonProgram::call_site() const {
   api_.keep(innermost);
   Owned frame(api_, innermost);
   Origin origin = Origin::torch;
+  std::string of_torch;  // the outermost of its frames
+  int line_of_torch = 0;
   for (int i = 0; i < kMostFrames && frame.get() != nullptr; ++i) {
     const Owned code(api_, api_.code_of(frame.get()));
-    const std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
+    std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
     const Origin here = origin_of(file);
     out.in_join |= here == Origin::torch && is_for_join(api_, file, code.get());
     if (here > origin) {
@@ -207,8 +216,14 @@ PythonProgram::CallSite PythonProgram::call_site() const {
       origin = here;
     }
     if (origin == Origin::program) break;
+    if (origin == Origin::torch && here == Origin::torch) {
+      of_torch = std::move(file);
+      line_of_torch = api_.line_of(frame.get());
+    }
     frame = Owned(api_, api_.caller(frame.get()));
   }
+  // A thread that torch started, such as that of an asynchronous checkpoint.
+  if (out.line.empty() && !of_torch.empty()) out.line = location(of_torch, line_of_torch);
   return out;
 }
 
@@ -260,12 +275,75 @@ std::string in_one_line(const std::string& text) {
   return out;
 }
 
+// File and line of a frame of a traceback in text: `  File "a.py", line 7, in f`.
+std::optional<std::pair<std::string, long>> frame_of(std::string_view text) {
+  constexpr std::string_view kFile = "  File \"", kLine = "\", line ";
+  const std::size_t end = text.find(kLine);
+  if (!text.starts_with(kFile) || end == std::string_view::npos) return std::nullopt;
+  long line = 0;
+  const std::string_view number = text.substr(end + kLine.size());
+  std::from_chars(number.data(), number.data() + number.size(), line);
+  return std::pair(std::string(text.substr(kFile.size(), end - kFile.size())), line);
+}
+
+// An exception that torch brought from another process or thread, as of a DataLoader's worker. Its
+// message is "Caught OSError in DataLoader worker process 0.\nOriginal Traceback (most …".
+struct BroughtException {
+  std::string what;                                  // "OSError: truncated JPEG"
+  std::string where;                                 // "in DataLoader worker process 0"
+  std::vector<std::pair<std::string, long>> frames;  // file and line, the outermost first
+};
+
+std::optional<BroughtException> brought(const std::string& message) {
+  constexpr std::string_view kCaught = "Caught ", kOriginal = ".\nOriginal Traceback (most recent";
+  const std::size_t end = message.find(kOriginal);
+  const std::size_t type_ends = message.find(' ', kCaught.size());
+  if (!message.starts_with(kCaught) || end == std::string::npos || type_ends > end)
+    return std::nullopt;
+  BroughtException out;
+  out.where = message.substr(type_ends + 1, end - type_ends - 1);
+  std::istringstream lines(message.substr(end + kOriginal.size()));
+  std::string line;
+  std::getline(lines, line);  // the rest of "(most recent call last):"
+  while (std::getline(lines, line)) {
+    if (auto frame = frame_of(line)) {
+      out.frames.push_back(std::move(*frame));
+      out.what.clear();
+    } else if (!out.what.empty() || (!line.empty() && line.front() != ' ')) {
+      out.what += line + "\n";
+    }
+  }
+  if (out.what.empty()) return std::nullopt;
+  out.what = in_one_line(out.what);
+  return out;
+}
+
 }  // namespace
+
+std::string PythonProgram::line_of_frames(
+    const std::vector<std::pair<std::string, long>>& frames) const {
+  std::string best;
+  Origin origin = Origin::torch;
+  for (const auto& [file, line] : frames) {
+    const Origin here = origin_of(file);
+    if (here < origin || here == Origin::torch) continue;
+    best = location(file, line);
+    origin = here;
+  }
+  return best;
+}
 
 std::string PythonProgram::words_of_exception(void* type, void* value, void* traceback) const {
   std::string what = text(api_, {api_, api_.attribute(type, "__name__")});
-  const std::string message = in_one_line(text(api_, {api_, api_.text_of(value)}));
-  if (!message.empty()) what += ": " + message.substr(0, kLongestText);
+  const std::string message = text(api_, {api_, api_.text_of(value)});
+  if (const auto of_worker = brought(message)) {
+    what = of_worker->what.substr(0, kLongestText);
+    if (const std::string there = line_of_frames(of_worker->frames); !there.empty())
+      what += " (" + there + ")";
+    what += ", " + of_worker->where;
+  } else if (const std::string one_line = in_one_line(message); !one_line.empty()) {
+    what += ": " + one_line.substr(0, kLongestText);
+  }
   const std::string line =
       traceback == nullptr || traceback == api_.none ? std::string() : line_of_traceback(traceback);
   if (!line.empty()) what += " (" + line + ")";

@@ -9,6 +9,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::runtime {
 
@@ -23,7 +25,8 @@ class PythonProgram {
   struct CallSite {
     // The innermost line of the program, "train.py:33", relative to the folder in which the process
     // was started. Where no frame is the program's (`python -m package`), the innermost line of an
-    // installed package other than torch. Empty: neither, or not a Python thread.
+    // installed package other than torch; on a thread that torch started, the outermost line of
+    // torch, "torch/distributed/checkpoint/state_dict_saver.py:360". Empty: not a Python thread.
     std::string line;
     bool in_join = false;  // PyTorch's Join makes this call for itself, or for a rank's peers
   };
@@ -35,6 +38,8 @@ class PythonProgram {
   // Calls `report` for an exception that nobody catches, before Python prints it: "ValueError: no
   // image in the batch (train.py:33)". Where it was raised from another one, as
   // torch.distributed.pipelining does, the one that began it follows: "…; caused by KeyError: …".
+  // What torch brings from a DataLoader's worker is told as it was raised there: "OSError:
+  // truncated JPEG (data.py:12), in DataLoader worker process 0 (train.py:33)".
   // Only the first call has an effect.
   void on_uncaught(std::function<void(const std::string&)> report);
 
@@ -55,6 +60,8 @@ class PythonProgram {
   Origin origin_of(const std::string& file) const;
   std::string location(const std::string& file, long line) const;
   std::string line_of_traceback(void* traceback) const;
+  // The innermost of these frames (file, line) that is the program's, or else a package's.
+  std::string line_of_frames(const std::vector<std::pair<std::string, long>>& frames) const;
   std::string words_of_exception(void* type, void* value, void* traceback) const;
   static void* uncaught(void* self, void* arguments);
   static void* ends(void* self, void* arguments);

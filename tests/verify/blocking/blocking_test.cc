@@ -433,6 +433,138 @@ TEST(Blocking, AnExtraCallThatIsTheLastMayComeAfterSkippedOnes) {
   EXPECT_THAT(more.findings[0].why, Not(HasSubstr("a loop was left early")));
 }
 
+// One rank averages later than the other, or reports a loss that the other does not: rank 0 may
+// make a round too many, rank 1 a round too few or a call too many.
+TEST(Blocking, OfTwoRanksOfWhichOneLeavesALoopNobodyIsNamed) {
+  const std::string step = "all_reduce n=32 at=a.py:2; all_reduce n=4 at=a.py:2; ";
+  const std::string goes_on = "all_reduce n=32 at=a.py:2 open; hung";
+  const std::string leaves = "all_reduce n=1 at=a.py:5 open; cut";
+  const std::string steps = step + step + step;
+  EXPECT_EQ(judge({steps + goes_on, steps + leaves}),
+            "extra-collective error proven group=world seq=6\nverdict findings");
+  const Report report = verify(program({steps + leaves, steps + goes_on}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+  EXPECT_THAT(report.findings[0].message, HasSubstr("rank 0 came to all_reduce of 1 (call 6"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("different numbers of rounds"));
+  // Within a round no loop ends; and of three ranks, the two agree.
+  const std::string within = step + step + "all_reduce n=32 at=a.py:2; ";
+  EXPECT_THAT(judge({within + "all_reduce n=4 at=a.py:2 open; hung", within + leaves}),
+              HasSubstr("culprits=1 "));
+  EXPECT_THAT(judge({step + step + goes_on, step + step + leaves, step + step + goes_on}),
+              HasSubstr("culprits=1 "));
+}
+
+// Rank 1 averages its model a step later than rank 0: its averages pair with those of rank 0, and
+// in the end it lacks one. Or rank 0 averages too early.
+TEST(Blocking, OfTwoRanksThatAverageInDifferentStepsNobodyIsNamed) {
+  const std::string average = "all_reduce n=32 at=a.py:4; ";
+  const std::string alone[] = {"all_reduce g=own0 n=32 at=a.py:2; ",
+                               "all_reduce g=own1 n=32 at=a.py:2; "};
+  const auto rounds = [&](int rank, int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += alone[rank] + alone[rank] + average;
+    return out;
+  };
+  const std::string first = "group own0 0; " + alone[0] + average + rounds(0, 2) + alone[0] +
+                            alone[0] + "all_reduce n=32 at=a.py:4 open; hung";
+  const std::string second =
+      "group own1 1; " + rounds(1, 3) + alone[1] + "all_reduce n=1 at=a.py:7 open; cut";
+  const Report report = verify(program({first, second}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_TRUE(report.findings[0].culprits.empty()) << report.findings[0].message;
+}
+
+TEST(Blocking, AMessageToAnotherPeerFromTheLineOfTheUsualOneIsABreak) {
+  const std::string reduce = "all_reduce n=1 at=a.py:9; ";
+  const std::string send = "send peer=1 n=4 at=a.py:7; ", in = "recv peer=0 n=4 at=a.py:5; ";
+  const std::string on = "send peer=2 n=4 at=a.py:7; ", last = "recv peer=1 n=4 at=a.py:5; ";
+  const std::string first = send + reduce, second = in + on + reduce, third = last + reduce;
+  EXPECT_THAT(judge({first + first + send + "all_reduce n=1 at=a.py:9 open; hung",
+                     second + second + in + "send peer=0 n=4 at=a.py:7 open; hung",
+                     third + third + "recv peer=1 n=4 at=a.py:5 open; hung"}),
+              HasSubstr("error proven culprits=1 "));
+}
+
+// One rank validates a batch more than the other, or less.
+TEST(Blocking, OfTwoRanksOfWhichOneReducesWhereTheOtherGathersNobodyIsNamed) {
+  const std::string batches = "all_gather n=16 at=a.py:4; all_gather n=16 at=a.py:4; ";
+  EXPECT_EQ(judge({batches + "all_reduce n=1 at=a.py:5 open; hung",
+                   batches + "all_gather n=16 at=a.py:4 open; hung"}),
+            "op-mismatch error proven group=world seq=2\nverdict findings");
+}
+
+// A sharded job in its first step. That rank 0 got further, to a second such call, says nothing.
+TEST(Blocking, OfTwoRanksThatBeginDifferentlyNobodyIsNamed) {
+  EXPECT_EQ(judge({"all_gather_into_tensor in=8 out=16 at=a.py:3; "
+                   "all_gather_into_tensor in=4 out=8 at=a.py:5 open; hung",
+                   "all_gather_into_tensor in=4 out=8 at=a.py:5 open; cut"}),
+            "missing-collective error proven group=world seq=0\nverdict findings");
+}
+
+// Rank 1 of a pipeline expects a micro-batch more than rank 0 has, which waits for its gradients.
+TEST(Blocking, AStageThatSentAsMuchAsItReceivesLeftNothingOut) {
+  const std::string sends = "send peer=1 n=8; ", receives = "recv peer=1 n=8; ";
+  const std::string first =
+      sends + sends + sends + receives + sends + receives + receives + "recv peer=1 n=8 open; hung";
+  const std::string in = "recv peer=0 n=8; ", out = "send peer=2 n=8; ";
+  const std::string back = "recv peer=2 n=8; ", on = "send peer=0 n=8; ";
+  const std::string second = in + out + in + out + back + on + in + out + back + on + in + out +
+                             back + on + "recv peer=0 n=8 open; hung";
+  const std::string last =
+      "recv peer=1 n=8; send peer=1 n=8; recv peer=1 n=8; send peer=1 n=8; "
+      "recv peer=1 n=8; send peer=1 n=8; recv peer=1 n=8; "
+      "send peer=1 n=8 open; hung";
+  const Report report = verify(program({first, second, last}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::p2p_cycle);
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("counts of micro-batches"));
+}
+
+// A ring, in which the batch of rank 1 is longer.
+TEST(Blocking, ARankWhoseMessagesFitNeitherNeighbourIsNamed) {
+  const auto job = [](int rank) {
+    const std::string n = rank == 1 ? " n=6" : " n=4";
+    return "send peer=" + std::to_string((rank + 1) % 3) + n +
+           " async; recv peer=" + std::to_string((rank + 2) % 3) + n + "; clean";
+  };
+  const Report report = verify(program({job(0), job(1), job(2)}));
+  ASSERT_EQ(report.findings.size(), 2U);
+  for (const Finding& f : report.findings) {
+    EXPECT_EQ(f.rule, RuleId::p2p_size);
+    EXPECT_EQ(f.culprits, std::vector<trace::Rank>{trace::Rank(1)});
+  }
+}
+
+// What came before a call says nothing where several threads issue calls. Rank 0 left one out in
+// group b, or rank 1 made one too many.
+TEST(Blocking, TheOrderOfCallsOfSeveralThreadsAccusesNobody) {
+  const std::string groups = "group a 0,1; group b 0,1; barrier at=t.py:1; ";
+  const std::string a = "all_reduce g=a n=4 at=t.py:5; ";
+  const std::string b = "all_reduce g=b n=4 at=t.py:5 thread=1; ";
+  const std::string rank_0 = groups + a + b + a + b + a + "barrier at=t.py:9 open; hung";
+  const std::string rank_1 =
+      groups + b + a + a + b + "all_reduce g=b n=4 at=t.py:5 thread=1 open; " + a + "hung";
+  for (const auto& job : {std::vector{rank_0, rank_1}, std::vector{rank_1, rank_0}}) {
+    const Report report = verify(program(job));
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_TRUE(report.findings[0].culprits.empty()) << report.findings[0].message;
+  }
+}
+
+// Rank 1 synchronises a micro-batch too early, or leaves out the metric.
+TEST(Blocking, ACallMadeOnceMoreMayStandForOneLeftOut) {
+  const std::string step = "all_reduce n=36 at=a.py:2; all_reduce n=1 at=a.py:5; ";
+  const std::string others =
+      step + "all_reduce n=36 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
+  const Report report = verify(program(
+      {others, step + "all_reduce n=36 at=a.py:2; all_reduce n=36 at=a.py:2 open; cut", others}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].culprits, std::vector<trace::Rank>{trace::Rank(1)});
+  EXPECT_THAT(report.findings[0].why, HasSubstr("or it made the one before it once more"));
+}
+
 TEST(Blocking, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
   const std::string logs = "all_reduce n=8 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
   const std::string evaluates = "all_reduce n=8 at=a.py:2; all_gather n=3 at=a.py:9 open; hung";

@@ -257,6 +257,20 @@ class Jobs(Forked):
                          r"RuntimeError: stage 1 failed \(.*jobs\.py:\d+\); caused by "
                          r"ValueError: no image in the batch \(.*jobs\.py:\d+\)")
 
+    def test_an_exception_in_a_worker_of_a_loader_is_told_as_it_was_raised_there(self) -> None:
+        self.assert_clean("loader")
+        finding = self.assert_found("loader", "worker", "rank-exception", culprits=(1,))
+        self.assertRegex(finding["message"],
+                         r"OSError: truncated JPEG \(.*jobs\.py:\d+\), in DataLoader worker "
+                         r"process 0 \(.*jobs\.py:\d+\)")
+
+    def test_a_checkpoint_that_only_rank_0_writes_in_a_thread(self) -> None:
+        self.assert_clean("checkpoint", ranks=3)
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
+        finding = self.assert_found("checkpoint", "rank0", "cross-group-deadlock",
+                                    "extra-collective", ranks=3, culprits=(0,))
+        self.assertIn("torch/distributed/checkpoint/", finding["message"])
+
     def test_an_exit_with_a_status(self) -> None:
         finding = self.assert_found("raises", "exits", "rank-exception", culprits=(1,))
         self.assertIn("SystemExit: 3", finding["message"])
@@ -274,8 +288,9 @@ class Jobs(Forked):
 
     def test_groups_that_are_made_again(self) -> None:
         self.assert_clean("again")
-        self.assert_found("again", "skip", "missing-collective", "op-mismatch",
-                          "cross-group-deadlock", culprits=(1,))
+        finding = self.assert_found("again", "skip", "missing-collective", "op-mismatch",
+                                    "cross-group-deadlock", culprits=(1,))
+        self.assertIn("default_pg (group 0 (2))", finding["message"])
 
     def test_threads_that_share_a_group(self) -> None:
         self.assert_clean("threads")
@@ -503,11 +518,16 @@ class Command(Preloaded):
 
     def record(self, *job: str, program: str = "jobs.py",
                options: "Sequence[str]" = ()) -> "subprocess.CompletedProcess[str]":
+        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
+        return self.run_command([*torchrun, str(PROGRAMS / program), *job], options)
+
+    def run_command(self, arguments: "Sequence[str]",
+                    options: "Sequence[str]" = ()) -> "subprocess.CompletedProcess[str]":
+        """A job of this Python, started with these arguments in the folder of the programs."""
         done = subprocess.run(
             [LOCKSTEP, "record", *options, "--traces", str(self.traces), "--library", LIBRARY, "--",
-             sys.executable, "-B", "-m", "torch.distributed.run", "--nproc-per-node", "2",
-             "--master-port", free_port(), str(PROGRAMS / program), *job],
-            capture_output=True, text=True, timeout=LIMIT_S, check=False,
+             sys.executable, "-B", *arguments],
+            capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=PROGRAMS,
             env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
         self.skip_for_another_version(done.stdout + done.stderr)
         if "this recorder is for torch" in done.stderr:
@@ -523,6 +543,12 @@ class Command(Preloaded):
         done = self.record("clip", "wrong", program="unwatched.py", options=["--values"])
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("rank-local-decision", done.stdout)
+
+    def test_a_job_whose_launcher_starts_it_again_is_not_ended(self) -> None:
+        done = self.run_command(["restarts.py"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("can never continue", done.stderr)
+        self.assertIn("CLEAN", done.stdout.upper())
 
     def test_a_job_that_can_never_continue_is_ended(self) -> None:
         done = self.record("inference", "skip")

@@ -352,6 +352,43 @@ def raises():
     dist.barrier()
 
 
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        if VARIANT == "worker" and RANK == 1 and i == 3:
+            raise OSError("truncated JPEG")
+        return torch.randn(8)
+
+
+def loader():
+    """A process reads the batches. worker: it raises on rank 1."""
+    model = DDP(nn.Linear(8, 4))
+    for batch in torch.utils.data.DataLoader(Images(), num_workers=1, multiprocessing_context="fork"):
+        model(batch).sum().backward()
+    dist.barrier()
+
+
+def checkpoint():
+    """FSDP2, and a checkpoint that a thread writes. rank0: on rank 0 alone."""
+    import torch.distributed.checkpoint as dcp
+    group = dist.new_group(list(range(WORLD)))
+    model = _sharded()
+    saves = []
+
+    def save(step):
+        if step == 1 and (VARIANT != "rank0" or RANK == 0):
+            path = os.environ["LOCKSTEP_RECORD_DIR"] + ".checkpoint"
+            saves.append(dcp.async_save({"model": model.state_dict()}, checkpoint_id=path,
+                                        process_group=group))
+
+    _train(model, save)
+    for saved in saves:
+        saved.result()
+    dist.barrier()
+
+
 def new_groups():
     """Pairs of ranks. some: ranks 0 and 1 alone make them, which are not all of their members.
 

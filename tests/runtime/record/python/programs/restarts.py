@@ -1,0 +1,47 @@
+"""A launcher that starts its ranks again after one of them failed, as torchrun --max-restarts does.
+
+usage: restarts.py           starts two ranks, twice
+       restarts.py ATTEMPT   a rank. In the first attempt rank 1 raises, and its threads take their time.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+RANKS = 2
+
+
+def launch():
+    for attempt in range(2):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        ranks = [subprocess.Popen([sys.executable, "-B", __file__, str(attempt)], env={
+            **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}) for rank in range(RANKS)]
+        failed = ranks[1].wait() != 0
+        if failed:
+            ranks[0].kill()
+        failed |= ranks[0].wait() != 0
+    return failed
+
+
+def train(attempt):
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    for step in range(3):
+        if attempt == 0 and step == 1 and dist.get_rank() == 1:
+            threading.Thread(target=time.sleep, args=(6,)).start()
+            raise ValueError("no such file")
+        dist.all_reduce(torch.ones(4))
+    dist.destroy_process_group()
+
+
+if len(sys.argv) > 1:
+    train(int(sys.argv[1]))
+else:
+    sys.exit(launch())

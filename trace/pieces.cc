@@ -1,6 +1,7 @@
 #include "trace/pieces.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <filesystem>
 #include <string_view>
@@ -149,12 +150,14 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
   return piece;
 }
 
-// Reads every `stride`-th file from `first` on: the share of one thread.
-std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t first,
-                              std::size_t stride, const ReadingPlan& plan, Tables& tables) {
+// Reads files until none is left: the share of one thread. `next`: the first file that no thread
+// has taken. Threads take one at a time, so that all end together however large the files are, and
+// however much of a core each thread gets.
+std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::atomic<std::size_t>& next,
+                              const ReadingPlan& plan, Tables& tables) {
   std::vector<Piece> pieces;
   FileBuffer buffer;
-  for (std::size_t f = first; f < files.size(); f += stride) {
+  for (std::size_t f = next++; f < files.size(); f = next++) {
     const FoundFile& file = files[f];
     const Status opened = for_each_content(
         file.path, buffer,
@@ -188,10 +191,11 @@ std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const Readin
   std::vector<Tables> own(n - 1);
   std::vector<std::vector<Piece>> shares(n);
   std::vector<std::thread> running;
+  std::atomic<std::size_t> next = 0;
   std::vector<std::exception_ptr> failed(n);  // an exception must not leave a thread (bad_alloc)
   const auto read = [&](std::size_t i) {
     try {
-      shares[i] = read_share(files, i, n, plan, i == 0 ? tables : own[i - 1]);
+      shares[i] = read_share(files, next, plan, i == 0 ? tables : own[i - 1]);
     } catch (...) {
       failed[i] = std::current_exception();
     }

@@ -56,8 +56,8 @@ struct Piece {
 };
 
 // Reads all files in parallel; the result is sorted by name. Each thread interns into tables of its
-// own, without locks; then everything moves to `tables` in the order of the threads, so that the
-// ids depend on the number of threads, but nothing that is reported depends on the ids.
+// own, without locks; then everything moves to `tables` in the order of the threads. The ids depend
+// on which thread read which file, but nothing that is reported depends on the ids.
 std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const ReadingPlan& plan,
                                unsigned threads, Tables& tables);
 

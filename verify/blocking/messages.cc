@@ -356,6 +356,12 @@ Cause explain_uneven_exchange(const Context& context, const UnevenExchange& unev
           "{} posted them, and those of {} are.",
           odd, partner);
       break;
+    case UnevenExchange::Reason::answers:
+      f.why += fmt::format(
+          "All other pairs posted as many messages one way as the other, and so did {}; {} did "
+          "not.",
+          partner, odd);
+      break;
     case UnevenExchange::Reason::others:
       f.why += fmt::format("More ranks agree with {} than with {}.", partner, odd);
       break;

@@ -254,6 +254,8 @@ class Search {
     if (one == other) return exchange(found[0], one, round, Reason::all_pairs);
     if (const auto odd = out_of_proportion(one, other, round))
       return exchange(found[0], *odd, round, Reason::proportion);
+    if (const auto odd = without_an_answer(one, other, round))
+      return exchange(found[0], *odd, round, Reason::answers);
     if (const auto odd = with_fewer_that_agree(one, other, round))
       return exchange(found[0], *odd, round, Reason::others);
     return std::nullopt;
@@ -290,6 +292,30 @@ class Search {
     const bool knows_one = is_known(one), knows_other = is_known(other);
     if (knows_one == knows_other) return std::nullopt;
     return knows_one ? other : one;
+  }
+
+  // Of the two, the one that posted more messages to the other than from it, or fewer, where no
+  // other pair of the round did, and the other one did not.
+  std::optional<std::uint32_t> without_an_answer(std::uint32_t one, std::uint32_t other,
+                                                 Round round) const {
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> surplus;  // by pair, ascending
+    each_channel(round, [&](const Disagreement& d) {
+      const bool up = d.sender < d.receiver;
+      const std::pair pair = up ? std::pair(d.sender, d.receiver) : std::pair(d.receiver, d.sender);
+      if (pair == std::pair(std::min(one, other), std::max(one, other))) return;
+      surplus[pair] += up ? std::int64_t{d.sent} : -std::int64_t{d.sent};
+    });
+    if (surplus.empty() || std::any_of(surplus.begin(), surplus.end(),
+                                       [](const auto& pair) { return pair.second != 0; })) {
+      return std::nullopt;
+    }
+    const auto is_answered = [&](std::uint32_t rank, std::uint32_t peer) {
+      const trace::Rank to = run_.ranks[peer].rank;
+      return of_at(rank).count({to, true}, round) == of_at(rank).count({to, false}, round);
+    };
+    const bool one_is = is_answered(one, other), other_is = is_answered(other, one);
+    if (one_is == other_is) return std::nullopt;
+    return one_is ? other : one;
   }
 
   // The one of the two that exchanges with fewer ranks that agree among each other.

@@ -26,6 +26,7 @@ struct UnevenExchange {
   enum class Reason : std::uint8_t {
     all_pairs,   // every pair that disagrees has it in common
     proportion,  // no other round has its proportion of messages
+    answers,     // all other pairs post as many messages one way as the other; it did not
     others,      // more ranks agree with its partner than with it
   } reason = Reason::all_pairs;
   std::uint32_t odd = 0;       // rank indices: the one at fault
@@ -42,6 +43,8 @@ struct UnevenExchange {
 //   - all pairs that disagree have it in common; or, of one pair,
 //   - its messages are in a proportion to each other that no other round of any rank has, and
 //     those of the partner are not; or
+//   - all other pairs of the round post as many messages one way as the other, as activations are
+//     answered by gradients, and so did the partner, and it did not; or
 //   - more ranks agree with its partner, and with each other, than with it.
 // Rounds count that both ranks are known to have ended, so that none of them is merely late.
 // Nothing where rounds disagree from the start on: messages may cross a collective on purpose, as

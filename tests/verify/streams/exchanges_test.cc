@@ -123,6 +123,33 @@ TEST(Exchanges, TwoRoundsThatAreOneOfThePartnerAreACollectiveTooMany) {
   EXPECT_THAT(said, HasSubstr("extra-collective error observed culprits=1 group=world seq=1"));
 }
 
+// An encoder gets a gradient for each activation that it sends. In the first round, rank 0 posts
+// one receive from rank 2 too few, so that a gradient stays behind.
+TEST(Exchanges, ActivationsAreAnsweredByGradients) {
+  const std::string start = "backend nccl; group llm 1,2,3; ";
+  const std::string end = "all_reduce n=1; ", waits = "all_reduce n=1 open; hung";
+  const auto model = [&](int images, const std::string& last) {
+    return repeat("recv peer=0 n=4; ", images) + "all_reduce g=llm n=8; " +
+           repeat("send peer=0 n=4; ", images - 1) + "send peer=0 n=4" + last + "; " + end;
+  };
+  const auto judged = [&](int answers, const std::string& state) {
+    const std::string more =
+        "recv peer=0 n=4; all_reduce g=llm n=8 open; send peer=0 n=4; send peer=0 n=4; " + waits;
+    const std::string twice = "send peer=3 n=4; send peer=3 n=4; ";
+    return judge({start + "send peer=1 n=4; send peer=2 n=4; send peer=2 n=4; " + twice +
+                      "recv peer=1 n=4; " + repeat("recv peer=2 n=4; ", answers) +
+                      repeat("recv peer=3 n=4; ", 2) + end +
+                      "send peer=1 n=4; send peer=1 n=4; send peer=2 n=4 open; send peer=3 n=4; "
+                      "recv peer=1 n=4; recv peer=1 n=4; "
+                      "recv peer=2 n=4 open; recv peer=3 n=4; " +
+                      waits,
+                  start + model(1, "") + "recv peer=0 n=4; " + more,
+                  start + model(2, state) + "hung", start + model(2, "") + more});
+  };
+  EXPECT_THAT(judged(1, " open"), HasSubstr("p2p-unmatched error observed culprits=0"));
+  EXPECT_THAT(judged(2, ""), Not(HasSubstr("culprits=0")));
+}
+
 // Dumps of two ranks whose numbers are far from each other: what they hold is looked through, not
 // each number between. With that, fifty pairs of ranks would take an hour.
 TEST(Exchanges, RoundsFarFromEachOtherAreNoWork) {

@@ -161,6 +161,12 @@ std::string program_text(std::int32_t rank, std::int32_t world_size, const std::
   return writer.text();
 }
 
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
 trace::Run program(const std::vector<std::string>& programs, bool timed) {
   std::vector<std::string> texts;
   for (const std::string& p : programs) {

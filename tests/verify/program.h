@@ -38,6 +38,9 @@ struct RankProgram {
 };
 trace::Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size);
 
+// The text as often: rounds of a program.
+std::string repeated(const std::string& text, int times);
+
 // One line per error and warning: "rule severity certainty culprits=1,3 group=world seq=2 step=1",
 // leaving out what is absent; then "verdict V". Notes are left out.
 std::string summary(const Report& report);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,27 +57,6 @@ std::optional<bool> others_finished_alike(const Context& context,
   return alike == later ? std::nullopt : std::optional(alike > later);
 }
 
-// The peers (rank indices) that posted fewer sides of the rank's messages than it posted itself.
-std::set<std::uint32_t> peers_that_lack_messages(const Context& context, std::uint32_t rank) {
-  // By peer and direction: what the rank posted, less what the peer posted.
-  std::map<std::pair<std::uint32_t, bool>, std::int64_t> more;
-  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-    for (const trace::Call& call : context.run.ranks[r].calls) {
-      const trace::Op op = context.run.tables.op(call);
-      const trace::RankTrace* const peer = context.run.find(call.peer);
-      if (!trace::is_point_to_point(op) || peer == nullptr) continue;
-      const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
-      const bool sends = op == trace::Op::send;
-      if (r == rank) ++more[{p, !sends}];
-      if (p == rank && r != rank) --more[{r, sends}];
-    }
-  }
-  std::set<std::uint32_t> out;
-  for (const auto& [side, count] : more)
-    if (count > 0) out.insert(side.first);
-  return out;
-}
-
 // Whether ranks lack the last calls of `rank`, and not the same ranks in all groups and messages.
 bool lack_different_calls(const Context& context, std::uint32_t rank) {
   std::set<std::set<std::uint32_t>> lacking;
@@ -90,7 +68,17 @@ bool lack_different_calls(const Context& context, std::uint32_t rank) {
       if (stream.calls.size() < own->calls.size()) lack.insert(stream.rank_index);
     if (!lack.empty()) lacking.insert(std::move(lack));
   }
-  for (const std::uint32_t peer : peers_that_lack_messages(context, rank)) lacking.insert({peer});
+  const MessageCounts messages = count_messages(context.run);
+  const auto add_peers = [&](const auto& posted, const auto& by_others, bool sends) {
+    for (const auto& [pair, count] : posted) {
+      const auto [own_side, peer] = sends ? pair : std::pair(pair.second, pair.first);
+      const auto other = by_others.find(pair);
+      if (own_side == rank && (other == by_others.end() || other->second < count))
+        lacking.insert({peer});
+    }
+  };
+  add_peers(messages.sent, messages.received, /*sends=*/true);
+  add_peers(messages.received, messages.sent, /*sends=*/false);
   return lacking.size() > 1;
 }
 

@@ -210,28 +210,34 @@ const WaitPoint* message_of_sisters(const Context& context, const std::vector<st
   return nullptr;
 }
 
-std::optional<bool> is_one_message_more(const Context& context, const WaitPoint& point) {
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t>
-      by_sides[2];  // as each side has it
-  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-    for (const trace::Call& call : context.run.ranks[r].calls) {
-      const trace::Op op = context.run.tables.op(call);
-      const trace::RankTrace* const peer = context.run.find(call.peer);
-      if (!trace::is_point_to_point(op) || peer == nullptr) continue;
-      const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
-      const bool sends = op == trace::Op::send;
-      ++by_sides[sends ? 0 : 1][sends ? std::pair(r, p) : std::pair(p, r)];
+MessageCounts count_messages(const trace::Run& run) {
+  MessageCounts out;
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    for (const trace::Call& call : run.ranks[r].calls) {
+      const trace::RankTrace* const peer = run.find(call.peer);
+      if (!run.tables.is_message(call) || peer == nullptr) continue;
+      const auto p = static_cast<std::uint32_t>(peer - run.ranks.data());
+      if (run.tables.op(call) == trace::Op::send) {
+        ++out.sent[{r, p}];
+      } else {
+        ++out.received[{p, r}];
+      }
     }
   }
+  return out;
+}
+
+std::optional<bool> is_one_message_more(const Context& context, const WaitPoint& point) {
+  MessageCounts counts = count_messages(context.run);
   const CallRef waiting = waiting_call(context, point.waiting[0]);
   const bool sends = context.op(waiting) == trace::Op::send;
   const std::pair own =
       sends ? std::pair(waiting.rank, point.missing[0]) : std::pair(point.missing[0], waiting.rank);
   std::set<std::size_t> of_others;
-  for (const auto& side : by_sides)
-    for (const auto& [pair, count] : side)
+  for (const auto* side : {&counts.sent, &counts.received})
+    for (const auto& [pair, count] : *side)
       if (pair != own) of_others.insert(count);
-  const std::size_t with_peer = by_sides[sends ? 0 : 1][own];
+  const std::size_t with_peer = (sends ? counts.sent : counts.received)[own];
   if (with_peer <= 1) return false;  // the only message that the two have is no further one
   if (of_others.size() != 1) return std::nullopt;
   return with_peer > *of_others.begin();

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "verify/blocking/wait_graph.h"
@@ -40,6 +42,14 @@ std::optional<Cause> explain_lost_message(const Context& context,
 // (ranks_unlike_sisters). Null where there is no such message.
 const WaitPoint* message_of_sisters(const Context& context, const std::vector<std::size_t>& points,
                                     std::uint32_t odd);
+
+// Messages by sender and receiver (rank indices), as either side posted them.
+struct MessageCounts {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> sent, received;
+};
+
+// Counts those whose sides both have a trace. O(calls of all ranks · log).
+MessageCounts count_messages(const trace::Run& run);
 
 // Whether the message in which a rank waits would be one more than any two other ranks exchanged in
 // one direction: then its program went further than theirs. If it would be just as many, its peer

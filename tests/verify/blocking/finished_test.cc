@@ -13,12 +13,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string repeat(const std::string& text, int times) {
-  std::string out;
-  for (int i = 0; i < times; ++i) out += text;
-  return out;
-}
-
 // Rank 0 gets what rank 2 generated, and trains with rank 1.
 constexpr const char* kGroups = "backend nccl; group train 0,1; ";
 constexpr const char* kTrains = "recv peer=2 n=8; all_reduce g=train n=4; ";
@@ -28,15 +22,15 @@ constexpr const char* kGenerates = "send peer=0 n=8; ";
 // Had rank 2 left out its message, rank 1 would lack the rest of the round.
 TEST(Finished, ARankThatBeginsARoundAfterAllOthersWentOnAlone) {
   EXPECT_THAT(
-      judge({kGroups + repeat(kTrains, 2) + "recv peer=2 n=8 open; hung",
-             kGroups + repeat(kHelps, 2) + "clean", kGroups + repeat(kGenerates, 2) + "clean"}),
+      judge({kGroups + repeated(kTrains, 2) + "recv peer=2 n=8 open; hung",
+             kGroups + repeated(kHelps, 2) + "clean", kGroups + repeated(kGenerates, 2) + "clean"}),
       HasSubstr("unequal-iterations error observed culprits=0"));
 }
 
 TEST(Finished, ARankForWhichAWholeRoundWaitsEndedTooEarly) {
-  EXPECT_THAT(judge({kGroups + repeat(kTrains, 2) + "recv peer=2 n=8 open; hung",
-                     kGroups + repeat(kHelps, 2) + "all_reduce g=train n=4 open; hung",
-                     kGroups + repeat(kGenerates, 2) + "clean"}),
+  EXPECT_THAT(judge({kGroups + repeated(kTrains, 2) + "recv peer=2 n=8 open; hung",
+                     kGroups + repeated(kHelps, 2) + "all_reduce g=train n=4 open; hung",
+                     kGroups + repeated(kGenerates, 2) + "clean"}),
               HasSubstr("culprits=2"));
 }
 
@@ -45,15 +39,15 @@ TEST(Finished, AMessageThatEndsTheRoundMayHaveBeenLeftOut) {
   const std::string round = "all_reduce g=train n=4; recv peer=2 n=8; ";
   EXPECT_THAT(
       judge({kGroups + round + "all_reduce g=train n=4; recv peer=2 n=8 open; hung",
-             kGroups + repeat(kHelps, 2) + "clean", std::string(kGroups) + kGenerates + "clean"}),
+             kGroups + repeated(kHelps, 2) + "clean", std::string(kGroups) + kGenerates + "clean"}),
       Not(HasSubstr("culprits=0")));
 }
 
 // Rank 0 issued a whole round more, of which its two partners lack different calls.
 TEST(Finished, OneRankThatWentOnExplainsWhatSeveralLack) {
   const std::string more = "recv peer=2 n=8 open; all_reduce g=train n=4 open; hung";
-  EXPECT_THAT(judge({kGroups + repeat(kTrains, 2) + more, kGroups + repeat(kHelps, 2) + "clean",
-                     kGroups + repeat(kGenerates, 2) + "clean"}),
+  EXPECT_THAT(judge({kGroups + repeated(kTrains, 2) + more, kGroups + repeated(kHelps, 2) + "clean",
+                     kGroups + repeated(kGenerates, 2) + "clean"}),
               HasSubstr("culprits=0"));
 }
 
@@ -62,12 +56,12 @@ TEST(Finished, OneRankThatWentOnExplainsWhatSeveralLack) {
 TEST(Finished, ARankForWhichOthersWaitInAnotherCallLeftItOut) {
   const auto text = [](int peer, int tokens) {
     const std::string prompt = fmt::format("recv peer={} n=8; ", peer);
-    return prompt + prompt + repeat("all_reduce g=pair n=2; ", tokens) +
+    return prompt + prompt + repeated("all_reduce g=pair n=2; ", tokens) +
            fmt::format("send peer={} n=1; ", peer);
   };
   const auto prompts = [](int peer, int texts) {
-    return repeat(fmt::format("send peer={0} n=8; send peer={0} n=8; recv peer={0} n=1; ", peer),
-                  texts);
+    return repeated(fmt::format("send peer={0} n=8; send peer={0} n=8; recv peer={0} n=1; ", peer),
+                    texts);
   };
   const std::string groups = "backend nccl; group pair 0,1; ";
   const auto past = [&](int peer) { return text(peer, 2) + text(peer, 1) + text(peer, 3); };

@@ -17,12 +17,6 @@ std::string judgement_of(const std::vector<std::string>& ranks) {
   return summary(verify(program(ranks)));
 }
 
-std::string repeated(const std::string& round, int times) {
-  std::string out;
-  for (int i = 0; i < times; ++i) out += round;
-  return out;
-}
-
 // Rank 0 issues text, image and head in each step. In the last step it waits in image, which the
 // others left out: they wait in head.
 std::vector<std::string> most_skip(int steps, const std::string& full, const std::string& text) {

@@ -17,22 +17,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string repeat(const std::string& text, int times) {
-  std::string out;
-  for (int i = 0; i < times; ++i) out += text;
-  return out;
-}
-
 // A pipeline of three stages over NCCL: its rounds have the micro-batches given, and end with an
 // all_reduce.
 class Stages {
  public:
   explicit Stages(const std::vector<int>& rounds) {
     for (const int n : rounds) {
-      add(0, repeat("send peer=1 n=4; ", n) + repeat("recv peer=1 n=4; ", n));
-      add(1, repeat("recv peer=0 n=4; send peer=2 n=4; ", n) +
-                 repeat("recv peer=2 n=4; send peer=0 n=4; ", n));
-      add(2, repeat("recv peer=1 n=4; ", n) + repeat("send peer=1 n=4; ", n));
+      add(0, repeated("send peer=1 n=4; ", n) + repeated("recv peer=1 n=4; ", n));
+      add(1, repeated("recv peer=0 n=4; send peer=2 n=4; ", n) +
+                 repeated("recv peer=2 n=4; send peer=0 n=4; ", n));
+      add(2, repeated("recv peer=1 n=4; ", n) + repeated("send peer=1 n=4; ", n));
       for (int r = 0; r < 3; ++r) add(r, kEnd);
     }
   }
@@ -54,11 +48,11 @@ class Stages {
 // Rank 1 posts one receive less than rank 2 sends, and everything else three times.
 TEST(Exchanges, TheProportionOfARanksMessagesTells) {
   Stages job({2});
-  job.add(0, repeat("send peer=1 n=4; ", 3) + repeat("recv peer=1 n=4; ", 3) + Stages::kWaits);
-  job.add(1, repeat("recv peer=0 n=4; send peer=2 n=4; ", 3) +
-                 repeat("recv peer=2 n=4; send peer=0 n=4; ", 2) + "send peer=0 n=4; " +
+  job.add(0, repeated("send peer=1 n=4; ", 3) + repeated("recv peer=1 n=4; ", 3) + Stages::kWaits);
+  job.add(1, repeated("recv peer=0 n=4; send peer=2 n=4; ", 3) +
+                 repeated("recv peer=2 n=4; send peer=0 n=4; ", 2) + "send peer=0 n=4; " +
                  Stages::kWaits + "recv peer=0 n=4 open; ");
-  job.add(2, repeat("recv peer=1 n=4; ", 3) + repeat("send peer=1 n=4; ", 2) +
+  job.add(2, repeated("recv peer=1 n=4; ", 3) + repeated("send peer=1 n=4; ", 2) +
                  "send peer=1 n=4 open; " + Stages::kWaits);
   EXPECT_THAT(job.judge("hung"), HasSubstr("p2p-unmatched error observed culprits=1"));
 }
@@ -67,12 +61,12 @@ TEST(Exchanges, TheProportionOfARanksMessagesTells) {
 // with rank 1.
 TEST(Exchanges, WhoeverAgreesWithFewerIsOdd) {
   Stages job({2});
-  job.add(0, repeat("send peer=1 n=4; ", 3) + repeat("recv peer=1 n=4; ", 3) + Stages::kWaits);
-  job.add(1, repeat("recv peer=0 n=4; send peer=2 n=4; ", 3) + "recv peer=0 n=4 open; " +
+  job.add(0, repeated("send peer=1 n=4; ", 3) + repeated("recv peer=1 n=4; ", 3) + Stages::kWaits);
+  job.add(1, repeated("recv peer=0 n=4; send peer=2 n=4; ", 3) + "recv peer=0 n=4 open; " +
                  "send peer=2 n=4 open; " +
-                 repeat("recv peer=2 n=4 open; send peer=0 n=4 open; ", 4) + Stages::kWaits);
-  job.add(2, repeat("recv peer=1 n=4; ", 3) + "recv peer=1 n=4 open; " +
-                 repeat("send peer=1 n=4 open; ", 4) + Stages::kWaits);
+                 repeated("recv peer=2 n=4 open; send peer=0 n=4 open; ", 4) + Stages::kWaits);
+  job.add(2, repeated("recv peer=1 n=4; ", 3) + "recv peer=1 n=4 open; " +
+                 repeated("send peer=1 n=4 open; ", 4) + Stages::kWaits);
   EXPECT_THAT(job.judge("hung"), HasSubstr("culprits=0"));
 }
 
@@ -129,16 +123,16 @@ TEST(Exchanges, ActivationsAreAnsweredByGradients) {
   const std::string start = "backend nccl; group llm 1,2,3; ";
   const std::string end = "all_reduce n=1; ", waits = "all_reduce n=1 open; hung";
   const auto model = [&](int images, const std::string& last) {
-    return repeat("recv peer=0 n=4; ", images) + "all_reduce g=llm n=8; " +
-           repeat("send peer=0 n=4; ", images - 1) + "send peer=0 n=4" + last + "; " + end;
+    return repeated("recv peer=0 n=4; ", images) + "all_reduce g=llm n=8; " +
+           repeated("send peer=0 n=4; ", images - 1) + "send peer=0 n=4" + last + "; " + end;
   };
   const auto judged = [&](int answers, const std::string& state) {
     const std::string more =
         "recv peer=0 n=4; all_reduce g=llm n=8 open; send peer=0 n=4; send peer=0 n=4; " + waits;
     const std::string twice = "send peer=3 n=4; send peer=3 n=4; ";
     return judge({start + "send peer=1 n=4; send peer=2 n=4; send peer=2 n=4; " + twice +
-                      "recv peer=1 n=4; " + repeat("recv peer=2 n=4; ", answers) +
-                      repeat("recv peer=3 n=4; ", 2) + end +
+                      "recv peer=1 n=4; " + repeated("recv peer=2 n=4; ", answers) +
+                      repeated("recv peer=3 n=4; ", 2) + end +
                       "send peer=1 n=4; send peer=1 n=4; send peer=2 n=4 open; send peer=3 n=4; "
                       "recv peer=1 n=4; recv peer=1 n=4; "
                       "recv peer=2 n=4 open; recv peer=3 n=4; " +

@@ -116,7 +116,7 @@ bool begins_round_with_others(const Context& context, CallRef waiting,
     if (context.run.tables.is_message(calls[c]) || !others_keep_up(calls[c])) continue;
     // What the rank issued after the waiting call is of the same round.
     const auto is_of_group = [&](const trace::Call& later) {
-      return later.group == calls[c].group;
+      return later.group == calls[c].group && !context.run.tables.is_message(later);
     };
     if (std::any_of(calls.begin() + waiting.call, calls.end(), is_of_group)) return false;
     // The first round shows which of the two comes first.

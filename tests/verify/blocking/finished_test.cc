@@ -27,6 +27,16 @@ TEST(Finished, ARankThatBeginsARoundAfterAllOthersWentOnAlone) {
       HasSubstr("unequal-iterations error observed culprits=0"));
 }
 
+// The same where the message and the rest of the round are of one group.
+TEST(Finished, AMessageOfTheGroupThatReducesMayBeginTheRound) {
+  const std::string start = "backend nccl; ", reduces = "all_reduce n=4; ";
+  EXPECT_THAT(
+      judge({start + repeated("recv peer=2 n=8; " + reduces, 2) + "recv peer=2 n=8 open; hung",
+             start + repeated(reduces, 2) + "clean",
+             start + repeated("send peer=0 n=8; " + reduces, 2) + "clean"}),
+      HasSubstr("unequal-iterations error observed culprits=0"));
+}
+
 TEST(Finished, ARankForWhichAWholeRoundWaitsEndedTooEarly) {
   EXPECT_THAT(judge({kGroups + repeated(kTrains, 2) + "recv peer=2 n=8 open; hung",
                      kGroups + repeated(kHelps, 2) + "all_reduce g=train n=4 open; hung",

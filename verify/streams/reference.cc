@@ -472,9 +472,15 @@ class Choice {
     }
     const auto there = static_cast<std::size_t>(seq - other.first_seq);
     const Stream& mine = at_.stream(cursor);
+    const CallRef own_call = at_.next_call(cursor);
     return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {
       const Stream& theirs = other.streams[cls.streams[0]];
       if (theirs.calls.size() <= there) return false;
+      // Another stage of a pipeline has groups of this size, too, and calls of its own between.
+      const CallRef their_call{theirs.rank_index, theirs.calls[there]};
+      const bool both_begin = own_call.call == 0 && their_call.call == 0;
+      if (!both_begin && !did_the_same_before(at_.run(), at_.agreement(), own_call, their_call))
+        return false;
       const std::size_t compared = std::min({next, there, Sequence::kSuffix});
       for (std::size_t back = 0; back <= compared; ++back) {
         const trace::Call& a = at_.run().ranks[mine.rank_index].calls[mine.calls[next - back]];

@@ -121,6 +121,35 @@ TEST(Matching, OfTwoWhoseLoopsVaryNobodyIsNamed) {
   EXPECT_THAT(pair(step(0, 4) + step(1, 4) + step(2, 4)), HasSubstr("culprits=1"));
 }
 
+// Four pairs of tensor parallelism, two in each stage of a pipeline. In the first step, rank 1
+// leaves out a call. After that it issues what the pairs of the other stage do, which are more than
+// those of its own.
+TEST(Matching, OnlyGroupsOfOneStageShowWhatIsUsual) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 8; ++r) {
+    const bool first_stage = r % 4 < 2;
+    const std::string group = fmt::format("tp{}", r / 2);
+    const auto reduce = [&](const char* what, int line) {
+      return fmt::format("all_reduce g={} n=5 what={} at=tp.py:{}; ", group, what, line);
+    };
+    const int peer = first_stage ? r + 2 : r - 2;
+    const std::string act = reduce("act", 1), grad = reduce("grad", 2);
+    const std::string send = fmt::format("send peer={} n=3; ", peer);
+    const std::string recv = fmt::format("recv peer={} n=3; ", peer);
+    std::string calls =
+        fmt::format("backend nccl; group {} {},{}; ", group, r / 2 * 2, r / 2 * 2 + 1);
+    if (first_stage) {
+      calls += act + send + (r == 1 ? "" : act) + send + recv + grad + recv;
+      calls += r == 0 ? fmt::format("all_reduce g={} n=5 what=grad at=tp.py:2 open; hung", group)
+                      : grad + "clean";
+    } else {
+      calls += recv + act + grad + send + recv + act + grad + send + "clean";
+    }
+    ranks.push_back(calls);
+  }
+  EXPECT_THAT(judge(ranks), HasSubstr("missing-collective error observed culprits=1"));
+}
+
 TEST(Matching, DifferentOperations) {
   EXPECT_THAT(judge({"all_reduce n=8 open; hung", "broadcast n=8 root=0 open; hung",
                      "all_reduce n=8 open; hung"}),

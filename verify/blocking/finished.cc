@@ -94,8 +94,7 @@ bool begins_round_with_others(const Context& context, CallRef waiting,
   constexpr std::uint32_t kHistory = 4096;  // calls: a few steps of a large model
   const std::vector<trace::Call>& calls = context.run.ranks[waiting.rank].calls;
   const auto is_alike = [&](const trace::Call& a, const trace::Call& b) {
-    return a.group == b.group && a.peer == b.peer &&
-           context.agreement.agree(a.signature, b.signature);
+    return is_same_of_program(context.agreement, a, b);
   };
   // Whether such another rank takes part in the call, and all have made as many of this group.
   const auto others_keep_up = [&](const trace::Call& call) {
@@ -231,10 +230,14 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
       std::includes(wait.roots.begin(), wait.roots.end(), point.missing.begin(),
                     point.missing.end())) {
     out.awaited = are_awaited_elsewhere(context, wait, point);
-    Deviation missing = missing_at(context, point, point.missing);
-    decide_fault(context, missing);
-    one_too_many = !out.awaited && (one_too_many || missing.kind == Deviation::Kind::extra);
-    out.singled_out = out.awaited || missing.singled_out;
+    if (out.awaited) {
+      one_too_many = false;
+    } else {
+      Deviation missing = missing_at(context, point, point.missing);
+      decide_fault(context, missing);
+      one_too_many = one_too_many || missing.kind == Deviation::Kind::extra;
+      out.singled_out = missing.singled_out;
+    }
   }
   for (const std::uint32_t r : wait.roots)
     out.last_step = std::max(out.last_step, context.where.positions[r].step);

@@ -294,8 +294,8 @@ class Search {
     return knows_one ? other : one;
   }
 
-  // Of the two, the one that posted more messages to the other than from it, or fewer, where no
-  // other pair of the round did, and the other one did not.
+  // The one of the two that posted more sends to the other than receives from it, or fewer, if the
+  // other one posted as many of both, and so did every other pair of the round.
   std::optional<std::uint32_t> without_an_answer(std::uint32_t one, std::uint32_t other,
                                                  Round round) const {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> surplus;  // by pair, ascending

@@ -173,6 +173,38 @@ std::optional<Shift> shift_between(const Context& context, const Stream& longer,
   return std::nullopt;
 }
 
+// Whether the deviant rank, had it left out what the usual one does there, had left out messages,
+// too, and yet nobody waits in a message. So it left nothing out: its rounds are just fewer than
+// those of ranks elsewhere, and all of its peers have come to their ends with it.
+//
+//   rank 0 (usual)     reduce(tp0) send(4) | reduce(tp0) send(4) | waits in reduce(tp0)
+//   rank 1 (deviant)   reduce(tp0) send(5) | reduce(tp0) send(5) | waits in log(world)
+//   rank 4             recv(0)             | recv(0)             | waits in log(world)
+//   rank 5             recv(1)             | recv(1)             | waits in log(world)
+bool would_have_left_messages(const Context& context, const ProgramDivergence& divergence) {
+  constexpr std::uint32_t kLongestRound =
+      4096;  // calls: a step of a large model has a few thousand
+  const std::vector<trace::Call>& usual = context.run.ranks[divergence.usual].calls;
+  const std::vector<trace::Call>& deviant = context.run.ranks[divergence.deviant].calls;
+  const std::uint32_t at = divergence.index;
+  if (at + 1 != deviant.size() || at >= usual.size()) return false;
+  const auto waits_in_message = [](const WaitPoint& p) {
+    return p.group == WaitPoint::kPointToPoint;
+  };
+  if (std::any_of(context.where.wait_points.begin(), context.where.wait_points.end(),
+                  waits_in_message)) {
+    return false;
+  }
+  bool has_message = false;
+  for (std::uint32_t c = at; c-- > 0 && at - c <= kLongestRound;) {
+    // It may have left out what comes before its own call alone.
+    if (is_same_of_program(context.agreement, usual[c], deviant[at])) return false;
+    has_message = has_message || context.run.tables.is_message(usual[c]);
+    if (is_same_of_program(context.agreement, usual[c], usual[at])) return has_message;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<ProgramDivergence> divergence_in_cycle(const Context& context,
@@ -184,7 +216,10 @@ std::optional<ProgramDivergence> divergence_in_cycle(const Context& context,
     const std::uint32_t waiting = point.waiting[0];
     const std::uint32_t missing = point.missing[0];
     auto found = find_program_divergence(context.run, context.agreement, waiting, missing);
-    if (found && !met_since(context, point, *found, {waiting, missing})) return found;
+    if (found && !met_since(context, point, *found, {waiting, missing}) &&
+        !would_have_left_messages(context, *found)) {
+      return found;
+    }
   }
   return std::nullopt;
 }
@@ -209,7 +244,9 @@ std::optional<ProgramDivergence> vote_between(const Context& context, std::uint3
   const auto waits_there = [&](std::uint32_t r) {
     return context.where.positions[r].waiting_in() == found->index;
   };
-  return found && (waits_there(a) || waits_there(b)) ? found : std::nullopt;
+  return found && (waits_there(a) || waits_there(b)) && !would_have_left_messages(context, *found)
+             ? found
+             : std::nullopt;
 }
 
 // All ranks that deviate as the deviant one does: they diverge from the usual one at the same call,

@@ -190,8 +190,11 @@ bool Alignment::do_batches_tell(const Party& few, const Party& most) const {
 Edit Alignment::find_edit(std::size_t reference, std::size_t deviant) {
   const Cursor& ref = cursors_[reference];
   const Cursor& dev = cursors_[deviant];
-  const Edit edit = edits_->find({sequences_[ref.class_index], ref.next, ended_cleanly(reference)},
-                                 {sequences_[dev.class_index], dev.next, ended_cleanly(deviant)});
+  // Where both came equally far, neither lacks a call at the end.
+  const bool level = are_level(reference, deviant);
+  const Edit edit =
+      edits_->find({sequences_[ref.class_index], ref.next, level || ended_cleanly(reference)},
+                   {sequences_[dev.class_index], dev.next, level || ended_cleanly(deviant)});
   // The group's calls alone do not show what the rank did between them.
   const bool left_out = edit.kind == EditKind::swapped ? come_rounds_apart(reference, deviant)
                                                        : goes_on_without(reference, deviant);
@@ -200,6 +203,16 @@ Edit Alignment::find_edit(std::size_t reference, std::size_t deviant) {
 
 bool Alignment::ended_cleanly(std::size_t cursor) const {
   return where_.positions[rank(cursor)].state == Position::State::finished;
+}
+
+// Whether the two issued equally many calls and the last ones completed: a dump of a job that goes
+// on, or that hangs in another group. Had one left out a call, it would lack one at the end.
+bool Alignment::are_level(std::size_t a, std::size_t b) const {
+  const auto has_completed = [&](const Stream& stream) {
+    return run_.ranks[stream.rank_index].calls[stream.calls.back()].has(trace::kCompleted);
+  };
+  return stream(a).calls.size() == stream(b).calls.size() && has_completed(stream(a)) &&
+         has_completed(stream(b));
 }
 
 // Whether the programs diverge at the reference's next call in this group, and the other rank goes

@@ -132,6 +132,7 @@ class Alignment {
   bool do_steps_matter() const;
   std::int32_t step_of(std::size_t reference, std::size_t deviant) const;
   BatchNumber batch_of_next(std::size_t cursor) const;
+  bool are_level(std::size_t a, std::size_t b) const;
   bool goes_on_without(std::size_t reference, std::size_t other) const;
   bool come_rounds_apart(std::size_t reference, std::size_t other) const;
 

@@ -223,12 +223,13 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
   }
   problem.deviant = std::min(kWindow, dev.left());
   problem.seen = std::min(problem.reference, ref.left());
-  // The deviant's program finished within the window: what it does not answer of the reference's
-  // recorded calls is missing. Beyond the window the ends are not seen, and cost nothing.
-  if (dev.ended && dev.left() <= kWindow && ref.left() <= kWindow) {
-    problem.owed = ref.left();
+  // A program finished within the window: what the deviant does not answer of the reference's
+  // recorded calls is missing, and what it calls after the reference's end is added. Beyond the
+  // window the ends are not seen, and cost nothing.
+  if (dev.left() <= kWindow && ref.left() <= kWindow) {
+    if (dev.ended) problem.owed = ref.left();
     problem.reference_ends = ref.ended;
-    if (problem.reference_ends) problem.reference = ref.left();
+    if (ref.ended) problem.reference = ref.left();
   }
   problem.same = [&](std::size_t x, std::size_t y) {
     return match(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));

@@ -344,6 +344,10 @@ class Choice {
           const auto diverged = at_.diverged_between(at_.position(few), other);
           if (!diverged) continue;
           call.call = got.call = *diverged;
+          if (is_message_of_varying_rounds(at_.position(few), call) ||
+              is_message_of_varying_rounds(other, got)) {
+            continue;
+          }
         } else if (!did_the_same_before(at_.run(), at_.agreement(), call, got)) {
           continue;
         }
@@ -352,6 +356,28 @@ class Choice {
       }
     }
     return expected;
+  }
+
+  // Whether the call is a message of which the rank's other rounds, each between two calls of the
+  // group, hold different numbers: a batch comes in as many as it needs, which says nothing about
+  // the calls of the group.
+  bool is_message_of_varying_rounds(const Alignment::StreamPosition& at, CallRef ref) const {
+    const std::vector<trace::Call>& calls = at_.run().ranks[ref.rank].calls;
+    const trace::Call& message = calls[ref.call];
+    if (!at_.run().tables.is_message(message)) return false;
+    const auto is_alike = [&](const trace::Call& c) {
+      return c.group == message.group && c.peer == message.peer &&
+             at_.agreement().agree(c.signature, message.signature);
+    };
+    std::optional<std::ptrdiff_t> usual;
+    for (std::size_t end = 1; end < at.stream.calls.size(); ++end) {
+      if (end == at.next) continue;
+      const auto count = std::count_if(calls.begin() + at.stream.calls[end - 1],
+                                       calls.begin() + at.stream.calls[end], is_alike);
+      if (usual && *usual != count) return true;
+      usual = count;
+    }
+    return false;
   }
 
   // Whether the cursor's next call is the first of a step.

@@ -260,5 +260,35 @@ TEST(Majority, DoesNotMakeTheFirstCallOfTheSecondRoundTooOften) {
       HasSubstr("missing-collective error observed culprits=0"));
 }
 
+// Rank 0 sends each other rank a batch in several messages: how many differs by rank and round, and
+// says nothing about the collectives.
+TEST(Majority, IsNotJudgedByHowManyMessagesItPosted) {
+  const auto job = [](const std::string& odd_round, const std::string& odd_end) {
+    constexpr int kRounds = 4;
+    const std::string metric = "all_reduce n=1 what=norm at=clip.py:1; ";
+    std::string sender = "backend nccl; ";
+    std::vector<std::string> receivers(3, sender);
+    for (int round = 0; round < kRounds; ++round) {
+      int rank = 1;
+      for (std::string& receiver : receivers) {
+        const int messages = 1 + (rank + round * round) % 3;
+        sender += repeated(fmt::format("send n=8 peer={}; ", rank), messages);
+        receiver += repeated("recv n=8 peer=0; ", messages) +
+                    (rank == 3 && round == 1 ? odd_round : metric);
+        ++rank;
+      }
+      sender += metric;
+    }
+    return judge(
+        {sender + "clean", receivers[0] + "clean", receivers[1] + "clean", receivers[2] + odd_end});
+  };
+  EXPECT_THAT(
+      job("all_reduce n=1 what=debug at=debug.py:1; all_reduce n=1 what=norm at=clip.py:1; ",
+          "cut"),
+      HasSubstr("extra-collective error observed culprits=3 "));
+  EXPECT_THAT(job("all_reduce n=8 what=norm at=clip.py:1; ", "clean"),
+              HasSubstr("size-mismatch error observed culprits=3 "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

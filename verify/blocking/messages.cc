@@ -12,6 +12,7 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/past.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -165,6 +166,36 @@ Cause left_out_message(const Context& context, const WaitPoint& message, std::ui
   cause.deviants = {rank};
   cause.finding.culprits = context.ranks(cause.deviants);
   return cause;
+}
+
+const WaitPoint* awaited_since_earlier_step(const Context& context, const WaitPoint& message) {
+  const CallRef later = waiting_call(context, message.waiting[0]);
+  // How many messages from one rank to another a side posted up to a step.
+  const auto posted = [&](std::uint32_t rank, std::uint32_t peer, trace::Op op, std::int32_t step) {
+    const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+    return std::count_if(calls.begin(), calls.end(), [&](const trace::Call& c) {
+      return c.peer == context.run.ranks[peer].rank && context.run.tables.op(c) == op &&
+             c.step <= step;
+    });
+  };
+  for (const std::uint32_t peer : message.missing) {
+    if (context.where.point_of[peer] == SIZE_MAX) continue;
+    const WaitPoint& point = context.where.wait_points[context.where.point_of[peer]];
+    if (point.group != WaitPoint::kPointToPoint || point.mismatched) continue;
+    const CallRef earlier = waiting_call(context, peer);
+    const std::int32_t step = context.call(earlier).step;
+    if (step == trace::kNone || step >= context.call(later).step ||
+        context.call(earlier).peer != context.run.ranks[later.rank].rank ||
+        !is_known_from_its_start(context.run.ranks[peer]) ||
+        !is_known_from_its_start(context.run.ranks[later.rank])) {
+      continue;
+    }
+    const trace::Op op = context.op(earlier);
+    const trace::Op other_side = op == trace::Op::send ? trace::Op::recv : trace::Op::send;
+    if (posted(later.rank, peer, other_side, step) < posted(peer, later.rank, op, step))
+      return &point;
+  }
+  return nullptr;
 }
 
 std::optional<Cause> explain_lost_message(const Context& context,

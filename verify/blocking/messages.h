@@ -30,6 +30,14 @@ Cause explain_message(const Context& context, const WaitPoint& message);
 // message of the next round, which then matched instead.
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
 
+// The message of an earlier step in which a rank waits that is missing at `message`, if the rank
+// that waits there posted fewer of its other sides up to that step: it left one out and went on.
+// Steps must be recorded; null where there is none. O(calls of the two ranks).
+//
+//   rank 0   step 2: send recv send         step 3: send, waits for rank 1, which has not come
+//   there rank 1   step 2: recv send recv send                  waits for the receive of rank 0
+const WaitPoint* awaited_since_earlier_step(const Context& context, const WaitPoint& message);
+
 // Explains a cycle over `points` by a message without a partner: rank A waits in the message for
 // rank B, which went on to a collective with most of its group; the collective now waits for A. So
 // B is at fault, not A. Nothing where the cycle is of another kind.

@@ -291,7 +291,11 @@ std::optional<Cause> explain_left_out_call(const Context& context,
         return std::binary_search(lacking->missing.begin(), lacking->missing.end(), b.rank);
       });
   if (elsewhere) return std::nullopt;
-  if (lacking->group == WaitPoint::kPointToPoint) return explain_message(context, *lacking);
+  if (lacking->group == WaitPoint::kPointToPoint) {
+    const WaitPoint* const earlier = awaited_since_earlier_step(context, *lacking);
+    return earlier == nullptr ? explain_message(context, *lacking)
+                              : left_out_message(context, *earlier, lacking->waiting[0]);
+  }
   Deviation d = missing_at(context, *lacking, lacking->missing);
   decide_fault(context, d);
   Cause cause = explain_deviation(context, d);

@@ -73,8 +73,7 @@ class Choice {
     if (const auto p = as_other_programs()) return p;
     by_habit_ = true;
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
-    const std::int32_t step = std::min(at_.next_token(first).step, at_.next_token(second).step);
-    const bool loop_varies = does_count_vary(first, step) || does_count_vary(second, step);
+    const bool loop_varies = do_counts_vary(first, second);
     if (!loop_varies) {
       if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
     }
@@ -358,9 +357,9 @@ class Choice {
     return expected;
   }
 
-  // Whether the call is a message of which the rank's other rounds, each between two calls of the
-  // group, hold different numbers: a batch comes in as many as it needs, which says nothing about
-  // the calls of the group.
+  // Whether the call is a message of which the rank posts now more, now fewer in a row, between two
+  // calls of the group: a batch comes in as many as it needs, which says nothing about the calls of
+  // the group. Where it posts none says nothing either: layers follow each other without messages.
   bool is_message_of_varying_rounds(const Alignment::StreamPosition& at, CallRef ref) const {
     const std::vector<trace::Call>& calls = at_.run().ranks[ref.rank].calls;
     const trace::Call& message = calls[ref.call];
@@ -374,6 +373,7 @@ class Choice {
       if (end == at.next) continue;
       const auto count = std::count_if(calls.begin() + at.stream.calls[end - 1],
                                        calls.begin() + at.stream.calls[end], is_alike);
+      if (count == 0) continue;
       if (usual && *usual != count) return true;
       usual = count;
     }
@@ -540,22 +540,40 @@ class Choice {
     return false;
   }
 
-  // Whether steps before this one that made calls like the cursor's next one made different numbers
-  // of them.
-  bool does_count_vary(std::size_t cursor, std::int32_t before) {
+  // Whether steps other than `disputed` that made calls like the cursor's next one made different
+  // numbers of them. `to_the_end`: later steps count, too.
+  bool does_count_vary(std::size_t cursor, std::int32_t disputed, bool to_the_end) {
     Sequence& sequence = at_.sequence(cursor);
     const std::size_t next = at_.cursors()[cursor].next;
+    const std::size_t end =
+        to_the_end ? std::min(sequence.size(), next + Sequence::kHistory) : next;
     const Token call = at_.next_token(cursor);
     std::map<std::int32_t, std::size_t> by_step;
-    for (std::size_t i = next - std::min(next, Sequence::kHistory); i < next; ++i) {
+    for (std::size_t i = next - std::min(next, Sequence::kHistory); i < end; ++i) {
       const Token token = sequence.token(i);
-      if (token.step != trace::kNone && token.step < before &&
+      if (token.step != trace::kNone && token.step != disputed &&
           same_call(at_.agreement(), token, call, /*with_step=*/false)) {
         ++by_step[token.step];
       }
     }
-    return std::any_of(by_step.begin(), by_step.end(),
-                       [&](const auto& step) { return step.second != by_step.begin()->second; });
+    if (by_step.empty()) return false;
+    // The rank may have stopped within its last step, which may then lack calls.
+    const std::int32_t last = sequence.token(sequence.size() - 1).step;
+    const std::size_t first = by_step.begin()->second;
+    return std::any_of(by_step.begin(), by_step.end(), [&](const auto& step) {
+      const bool may_lack = step.first == last && !at_.ended_cleanly(cursor);
+      return may_lack ? step.second > first : step.second != first;
+    });
+  }
+
+  // Whether steps make as many of these calls as their data ask for. Where a rank deviates, its
+  // later steps may differ for that reason, so they count only where those of both ranks do.
+  bool do_counts_vary(std::size_t one, std::size_t other) {
+    const std::int32_t step = std::min(at_.next_token(one).step, at_.next_token(other).step);
+    const auto varies = [&](std::size_t cursor, bool to_the_end) {
+      return does_count_vary(cursor, step, to_the_end);
+    };
+    return varies(one, false) || varies(other, false) || (varies(one, true) && varies(other, true));
   }
 
   // Whether the cursor's next call is the one that the class's own past predicts.

@@ -621,5 +621,31 @@ TEST(Blocking, RanksOfDifferentRolesAreNotCompared) {
       Not(HasSubstr("culprits=0")));
 }
 
+// Rank 0 leaves out the last receive of step 2 and goes on to step 3: rank 1 still stands in
+// step 2. Steps have as many rounds as their texts need, so that the past predicts nothing.
+TEST(Blocking, ARankThatWentOnToTheNextStepLeftOutTheMessage) {
+  const auto round = [](int step, const std::string& first, const std::string& then) {
+    return fmt::format("{0} n=8 peer={2} step={3}; {1} n=1 peer={2} step={3}; ", first, then,
+                       first == "send" ? 1 : 0, step);
+  };
+  std::string sender = "backend nccl; ";
+  std::string receiver = sender;
+  const auto repeat = [&](int step, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      sender += round(step, "send", "recv");
+      receiver += round(step, "recv", "send");
+    }
+  };
+  repeat(0, 1);
+  repeat(1, 3);
+  for (std::string* const rank : {&sender, &receiver}) *rank += "all_reduce n=1 step=1; ";
+  repeat(2, 3);
+  EXPECT_THAT(
+      judge({sender + "send n=8 peer=1 step=2; send n=8 peer=1 step=3 async open; "
+                      "recv n=1 peer=1 step=3 async open; all_reduce n=1 step=3 async open; hung",
+             receiver + "recv n=8 peer=0 step=2; send n=1 peer=0 step=2 async open; hung"}),
+      HasSubstr("p2p-unmatched error observed culprits=0 "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -213,5 +213,23 @@ TEST(Loops, MostOfAGroupMayBeFewOfThoseThatRunTheProgram) {
   EXPECT_THAT(verdict_on(ranks), HasSubstr("missing-collective error observed culprits=5-7 "));
 }
 
+// The later steps show that each generates as many tokens as its texts need, so that nothing tells
+// which of the two generated the wrong number in step 1.
+TEST(Loops, ThatVaryInLaterStepsTellNothingOfAnEarlierOne) {
+  const auto step = [](int number, int tokens) {
+    return repeated(fmt::format("all_reduce n=64 at=decode.py:1 step={}; ", number), tokens);
+  };
+  const std::string begin = step(0, 1);
+  const std::string hangs = "all_reduce n=64 at=decode.py:1 step=2 open; hung";
+  EXPECT_THAT(verdict_on({begin + step(1, 2) + step(2, 4) + "clean",
+                          begin + step(1, 3) + step(2, 3) + hangs}),
+              Not(HasSubstr("culprits")));
+  // Steps of one length: rank 1 made a call too many.
+  const std::string two = step(0, 2);
+  EXPECT_THAT(
+      verdict_on({two + step(1, 2) + step(2, 2) + "clean", two + step(1, 3) + step(2, 1) + hangs}),
+      HasSubstr("extra-collective error proven culprits=1 "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

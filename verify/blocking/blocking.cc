@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -20,6 +21,7 @@
 #include "verify/context.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/uneven_rounds.h"
 
 namespace lockstep::verify {
 
@@ -318,18 +320,21 @@ void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause
   cause.finding.consequences.push_back(wait_consequence(context, wait));
 }
 
+// Whether what the rule tells may follow from calls that pair with the wrong ones: then the ranks
+// wait elsewhere, for others than the one at fault.
+bool may_follow_from_calls(const Context& context, RuleId rule) {
+  return rule == RuleId::p2p_unmatched || rule == RuleId::p2p_cycle || rule == RuleId::deadlock ||
+         rule == RuleId::cross_group_deadlock || rule == RuleId::missing_collective ||
+         rule == RuleId::extra_collective || rule == RuleId::unequal_iterations ||
+         (rule == RuleId::host_stall &&
+          (is_snapshot(context.run) || !records_completion(context.run, context.semantics)));
+}
+
 // Replaces an explanation that names others than the rank whose messages of a round do not fit
 // those of its peer: what pairs with them afterwards makes their victims wait.
 void explain_by_exchange(const Context& context, const WaitCause& wait, Cause& cause) {
   const UnevenExchange* const uneven = context.uneven_exchange;
   if (uneven == nullptr) return;
-  const RuleId rule = cause.finding.rule;
-  const bool may_follow =
-      rule == RuleId::p2p_unmatched || rule == RuleId::p2p_cycle || rule == RuleId::deadlock ||
-      rule == RuleId::cross_group_deadlock || rule == RuleId::missing_collective ||
-      rule == RuleId::extra_collective || rule == RuleId::unequal_iterations ||
-      (rule == RuleId::host_stall &&
-       (is_snapshot(context.run) || !records_completion(context.run, context.semantics)));
   // The right rank, but the last of the calls that follow from its fault. What the programs of all
   // ranks of its kind tell is more exact.
   const OddProgram* const odd = context.odd_program;
@@ -338,12 +343,50 @@ void explain_by_exchange(const Context& context, const WaitCause& wait, Cause& c
   const bool later = !is_odd && uneven->kind != UnevenExchange::Kind::messages &&
                      cause.seq > context.call(uneven->end).seq;
   const bool right = cause.finding.culprits == context.ranks({uneven->odd}) && !later;
-  if (!may_follow || right ||
+  if (!may_follow_from_calls(context, cause.finding.rule) || right ||
       !concerns(context, wait, united<std::uint32_t>({uneven->odd}, {uneven->partner}))) {
     return;
   }
   cause = explain_uneven_exchange(context, *uneven);
   cause.finding.consequences.push_back(wait_consequence(context, wait));
+}
+
+// Replaces an explanation that names others than the ranks that made another number of calls in a
+// round, where it is about such a group: calls that look alike pair with later ones, until a rank
+// waits in the last of them.
+void explain_by_round(const Context& context, const WaitCause& wait, Cause& cause) {
+  constexpr std::size_t kMostGroups = 8;  // sister groups wait for the same reason
+  if (!may_follow_from_calls(context, cause.finding.rule)) return;
+  std::set<std::size_t> groups;
+  for (const std::size_t p : wait.points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group != WaitPoint::kPointToPoint && groups.size() < kMostGroups)
+      groups.insert(point.group);
+  }
+  for (const std::size_t g : groups) {
+    const auto uneven = find_uneven_round(context.run, context.groups, g, context.agreement);
+    if (!uneven) continue;
+    const Deviation& d = uneven->deviation;
+    // What the programs of all ranks of a kind tell is more exact.
+    const OddProgram* const odd = context.odd_program;
+    if (odd != nullptr && odd->is_certain && odd->by_numbers && odd->deviants != d.deviants) return;
+    // Those of sister groups may be named with them. Or it is the right ranks by the last of the
+    // calls that follow from their fault.
+    const std::vector<trace::Rank> deviants = context.ranks(d.deviants);
+    const std::vector<trace::Rank>& named = cause.finding.culprits;
+    const bool later = named == deviants && cause.group == g && cause.seq > d.seq;
+    if (!later && std::includes(named.begin(), named.end(), deviants.begin(), deviants.end()))
+      return;
+    cause = explain_deviation(context, d);
+    const auto number = [](std::size_t n) { return n == 0 ? "none" : std::to_string(n); };
+    cause.finding.why = fmt::format(
+        "In the round that ends with {}, {} made {} of these calls, and {} made {}, as is usual.",
+        context.describe_numbered(uneven->end, context.call(uneven->end).seq),
+        context.describe_ranks(d.deviants), number(uneven->made),
+        context.describe_ranks(d.reference), number(uneven->usual));
+    cause.finding.consequences.push_back(wait_consequence(context, wait));
+    return;
+  }
 }
 
 }  // namespace
@@ -354,6 +397,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
     explain_by_odd_program(context, wait, cause);
     explain_by_exchange(context, wait, cause);
+    explain_by_round(context, wait, cause);
     if (!wait.victims.empty() && cause.finding.consequences.empty()) {
       cause.finding.consequences.push_back(wait_consequence(context, wait));
     }
@@ -376,6 +420,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   }
   explain_by_odd_program(context, wait, cause);
   explain_by_exchange(context, wait, cause);
+  explain_by_round(context, wait, cause);
   // That ranks do not go on in the creation of a group, no call shows.
   const bool proven = wait.stuck && f.rule != RuleId::group_divergence;
   f.certainty = proven ? Certainty::proven : Certainty::observed;

@@ -1,0 +1,40 @@
+// Collectives counted round by round. Between two collectives of a larger group, all members of a
+// smaller one make as many calls of it. Where they do not, one of them left calls out or made too
+// many, even if all of these calls look alike and pair with the wrong ones from there on:
+//
+//   encoder   vit | vit | vit | vit       between the calls of `world`, marked by |
+//   rank 0    v     v     v     v
+//   rank 1    v           v     v         left one out in the second round; rank 0 waits in its
+//   last
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/streams/agreement.h"
+#include "verify/streams/deviations.h"
+#include "verify/streams/streams.h"
+
+namespace lockstep::verify {
+
+struct UnevenRound {
+  Deviation deviation;    // of those that did not make the usual number of calls
+  std::size_t made = 0;   // by them in the round
+  std::size_t usual = 0;  // by the others
+  CallRef end;            // the larger group's call with which the round ends, of a deviant
+};
+
+// The only round in which the members of `groups[group]` made different numbers of its calls. Usual
+// is the number of all other rounds that hold such calls. Rounds are those of the largest group
+// that holds all members, and whose calls agree among them.
+//
+// Nothing where there is no such group, where fewer than two other rounds are known, where these
+// differ, and where several rounds are uneven: a call that came before the larger group's on one
+// rank and after it on another one makes two. O(calls of the members).
+std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
+                                             const std::vector<GroupStreams>& groups,
+                                             std::size_t group, Agreement& agreement);
+
+}  // namespace lockstep::verify

@@ -17,6 +17,7 @@
 #include "verify/streams/exchanges.h"
 #include "verify/streams/odd_programs.h"
 #include "verify/streams/streams.h"
+#include "verify/streams/uneven_rounds.h"
 
 namespace lockstep::verify {
 
@@ -35,6 +36,9 @@ struct Context {
   const OddProgram* odd_program = nullptr;
   // Messages of a round that two ranks count differently. Null as above.
   const UnevenExchange* uneven_exchange = nullptr;
+  // Rounds in which members of a group made different numbers of its calls. At most one for each
+  // group in which ranks wait.
+  std::vector<UnevenRound> uneven_rounds = {};
   bool hung = false;  // as VerifyOptions
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }

@@ -494,6 +494,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
   if (odd_program) context.odd_program = &*odd_program;
   if (uneven_exchange) context.uneven_exchange = &*uneven_exchange;
+  context.uneven_rounds = find_uneven_rounds(run, groups, where, agreement);
   context.hung = options.hung;
 
   Causes causes(context);

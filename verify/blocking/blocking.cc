@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include <fmt/core.h>
 
@@ -21,7 +20,6 @@
 #include "verify/context.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/programs.h"
-#include "verify/streams/uneven_rounds.h"
 
 namespace lockstep::verify {
 
@@ -355,38 +353,33 @@ void explain_by_exchange(const Context& context, const WaitCause& wait, Cause& c
 // round, where it is about such a group: calls that look alike pair with later ones, until a rank
 // waits in the last of them.
 void explain_by_round(const Context& context, const WaitCause& wait, Cause& cause) {
-  constexpr std::size_t kMostGroups = 8;  // sister groups wait for the same reason
   if (!may_follow_from_calls(context, cause.finding.rule)) return;
-  std::set<std::size_t> groups;
-  for (const std::size_t p : wait.points) {
-    const WaitPoint& point = context.where.wait_points[p];
-    if (point.group != WaitPoint::kPointToPoint && groups.size() < kMostGroups)
-      groups.insert(point.group);
-  }
-  for (const std::size_t g : groups) {
-    const auto uneven = find_uneven_round(context.run, context.groups, g, context.agreement);
-    if (!uneven) continue;
-    const Deviation& d = uneven->deviation;
-    // What the programs of all ranks of a kind tell is more exact.
-    const OddProgram* const odd = context.odd_program;
-    if (odd != nullptr && odd->is_certain && odd->by_numbers && odd->deviants != d.deviants) return;
-    // Those of sister groups may be named with them. Or it is the right ranks by the last of the
-    // calls that follow from their fault.
-    const std::vector<trace::Rank> deviants = context.ranks(d.deviants);
-    const std::vector<trace::Rank>& named = cause.finding.culprits;
-    const bool later = named == deviants && cause.group == g && cause.seq > d.seq;
-    if (!later && std::includes(named.begin(), named.end(), deviants.begin(), deviants.end()))
-      return;
-    cause = explain_deviation(context, d);
-    const auto number = [](std::size_t n) { return n == 0 ? "none" : std::to_string(n); };
-    cause.finding.why = fmt::format(
-        "In the round that ends with {}, {} made {} of these calls, and {} made {}, as is usual.",
-        context.describe_numbered(uneven->end, context.call(uneven->end).seq),
-        context.describe_ranks(d.deviants), number(uneven->made),
-        context.describe_ranks(d.reference), number(uneven->usual));
-    cause.finding.consequences.push_back(wait_consequence(context, wait));
-    return;
-  }
+  const auto waits_in_its_group = [&](const UnevenRound& round) {
+    return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+      return context.where.wait_points[p].group == round.deviation.group;
+    });
+  };
+  const auto uneven =
+      std::find_if(context.uneven_rounds.begin(), context.uneven_rounds.end(), waits_in_its_group);
+  if (uneven == context.uneven_rounds.end()) return;
+  const Deviation& d = uneven->deviation;
+  // What the programs of all ranks of a kind tell is more exact.
+  const OddProgram* const odd = context.odd_program;
+  if (odd != nullptr && odd->is_certain && odd->by_numbers && odd->deviants != d.deviants) return;
+  // Those of sister groups may be named with them. Or it is the right ranks by the last of the
+  // calls that follow from their fault.
+  const std::vector<trace::Rank> deviants = context.ranks(d.deviants);
+  const std::vector<trace::Rank>& named = cause.finding.culprits;
+  const bool later = named == deviants && cause.group == d.group && cause.seq > d.seq;
+  if (!later && std::includes(named.begin(), named.end(), deviants.begin(), deviants.end())) return;
+  cause = explain_deviation(context, d);
+  const auto number = [](std::size_t n) { return n == 0 ? "none" : std::to_string(n); };
+  cause.finding.why = fmt::format(
+      "In the round that ends with {}, {} made {} of these calls, and {} made {}, as is usual.",
+      context.describe_numbered(uneven->end, context.call(uneven->end).seq),
+      context.describe_ranks(d.deviants), number(uneven->made), context.describe_ranks(d.reference),
+      number(uneven->usual));
+  cause.finding.consequences.push_back(wait_consequence(context, wait));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -42,7 +43,7 @@ RoundEnds find_round_ends(const trace::Run& run, const std::vector<GroupStreams>
                           std::size_t group, Agreement& agreement) {
   const GroupStreams& own = groups[group];
   RoundEnds best;
-  std::size_t size = 0;
+  std::size_t size = own.members.size();
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const GroupStreams& other = groups[g];
     if (g == group || !other.comparable || other.members.size() <= size) continue;
@@ -62,73 +63,93 @@ RoundEnds find_round_ends(const trace::Run& run, const std::vector<GroupStreams>
   return best;
 }
 
-// How many calls of the group each member made before the larger group's calls: by member, then by
-// the number of the larger group's call. One entry more holds all of its calls.
-using CallsBefore = std::vector<std::vector<std::size_t>>;
+// How many calls of the group one member made in each round. The last round is the first one that
+// not all members are known to have ended: there, a member may still make more.
+struct Rounds {
+  std::vector<std::size_t> calls;
+  bool ended_last = false;
 
-CallsBefore count_before(const std::vector<Stream>& streams, const RoundEnds& ends) {
-  const std::size_t rounds = common_length(ends);
-  CallsBefore out(ends.size());
+  std::size_t before(std::size_t round) const {
+    return std::accumulate(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(round),
+                           std::size_t{0});
+  }
+};
+
+std::vector<Rounds> count_rounds(const std::vector<Stream>& streams, const RoundEnds& ends) {
+  const std::size_t ended_by_all = common_length(ends);
+  std::vector<Rounds> out(ends.size());
   for (std::size_t m = 0; m < ends.size(); ++m) {
     const std::vector<std::uint32_t>& calls = streams[m].calls;
-    for (std::size_t k = 0; k < rounds; ++k) {
-      const auto before = std::lower_bound(calls.begin(), calls.end(), ends[m]->calls[k]);
-      out[m].push_back(static_cast<std::size_t>(before - calls.begin()));
-    }
-    out[m].push_back(calls.size());
+    auto from = calls.begin();
+    const auto add_round_until = [&](auto to) {
+      out[m].calls.push_back(static_cast<std::size_t>(to - from));
+      from = to;
+    };
+    out[m].ended_last = ends[m]->calls.size() > ended_by_all;
+    for (std::size_t k = 0; k < ended_by_all + (out[m].ended_last ? 1 : 0); ++k)
+      add_round_until(std::lower_bound(from, calls.end(), ends[m]->calls[k]));
+    if (!out[m].ended_last) add_round_until(calls.end());
   }
   return out;
 }
 
-// The number of calls that a member made in a round. Where recordings begin in mid-run, calls
-// before the first of the larger group are of a round that is not known.
-std::size_t in_round(const CallsBefore& counts, std::size_t member, std::size_t round) {
-  return counts[member][round] - (round == 0 ? 0 : counts[member][round - 1]);
-}
-
-// The only uneven round, and the number of calls that is usual there.
+// The only uneven round, with the number of calls that is usual there and the members that made
+// another one, all of them the same.
 struct Uneven {
   std::size_t round = 0;
   std::size_t usual = 0;
+  std::size_t made = 0;
+  std::vector<std::size_t> deviants, others;
 };
 
-std::optional<Uneven> find_uneven(const CallsBefore& counts, std::size_t first_round) {
-  const std::size_t rounds = counts[0].size() - 1;
+// The members by what they made in a round, of which `usual` is the usual number. In the last
+// round, those that have not ended it and made fewer may still make the rest.
+std::optional<Uneven> divide(const std::vector<Rounds>& members, std::size_t round,
+                             std::size_t usual) {
+  Uneven out{round, usual, usual, {}, {}};
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const std::size_t made = members[m].calls[round];
+    const bool is_last = round + 1 == members[m].calls.size();
+    if (made == usual) {
+      out.others.push_back(m);
+    } else if (is_last && made < usual && members[m].ended_last) {
+      return std::nullopt;
+    } else if (made > usual || !is_last) {
+      if (!out.deviants.empty() && made != out.made) return std::nullopt;
+      out.made = made;
+      out.deviants.push_back(m);
+    }
+  }
+  if (out.deviants.empty() || out.others.empty()) return std::nullopt;
+  return out;
+}
+
+std::optional<Uneven> find_uneven(const std::vector<Rounds>& members, std::size_t first_round) {
+  constexpr std::size_t kFewest = 2;  // rounds that show what is usual
+  const std::size_t last = members[0].calls.size() - 1;
   std::optional<std::size_t> uneven;
   std::set<std::size_t> of_others;
   std::size_t others = 0;
-  for (std::size_t k = first_round; k < rounds; ++k) {
-    const std::size_t of_first = in_round(counts, 0, k);
-    bool is_even = true;
-    for (std::size_t m = 1; m < counts.size(); ++m)
-      is_even = is_even && in_round(counts, m, k) == of_first;
-    if (is_even && of_first == 0) continue;  // not every round has such calls
-    if (is_even) {
+  for (std::size_t k = first_round; k < last; ++k) {
+    const std::size_t of_first = members[0].calls[k];
+    const bool is_even = std::all_of(members.begin(), members.end(),
+                                     [&](const Rounds& m) { return m.calls[k] == of_first; });
+    if (is_even && of_first > 0) {  // not every round has such calls
       ++others;
       of_others.insert(of_first);
-    } else if (uneven) {
-      return std::nullopt;
-    } else {
+    } else if (!is_even) {
+      if (uneven) return std::nullopt;
       uneven = k;
     }
   }
-  constexpr std::size_t kFewest = 2;  // rounds that show what is usual
-  if (!uneven || others < kFewest || of_others.size() != 1) return std::nullopt;
-  return Uneven{*uneven, *of_others.begin()};
-}
-
-// Whether all members made equally many calls before the round, so that those of one number belong
-// together: recordings that begin in mid-run may be shifted.
-bool are_level_before(const CallsBefore& counts, std::size_t round) {
-  return round == 0 || std::all_of(counts.begin(), counts.end(), [&](const auto& of_member) {
-           return of_member[round - 1] == counts[0][round - 1];
-         });
-}
-
-// Whether a member makes up for it after the last call of the larger group: it made the calls late.
-bool is_made_up_for(const CallsBefore& counts, std::size_t deviant, std::size_t usual) {
-  const std::size_t last = counts[0].size() - 1;
-  return in_round(counts, deviant, last) != in_round(counts, usual, last);
+  if (others < kFewest || of_others.size() != 1) return std::nullopt;
+  std::optional<Uneven> out = divide(members, uneven.value_or(last), *of_others.begin());
+  if (!out || !uneven) return out;
+  // A deviant makes up for it in the last round: it made its calls late, or early.
+  const std::size_t made = members[out->deviants[0]].calls[last];
+  const std::size_t usual = members[out->others[0]].calls[last];
+  if (out->made < out->usual ? made > usual : made < usual) return std::nullopt;
+  return out;
 }
 
 }  // namespace
@@ -140,27 +161,26 @@ std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
   if (!own.comparable || own.streams.size() < 2) return std::nullopt;
   const RoundEnds ends = find_round_ends(run, groups, group, agreement);
   if (ends.empty()) return std::nullopt;
-  const CallsBefore counts = count_before(own.streams, ends);
+  const std::vector<Rounds> members = count_rounds(own.streams, ends);
+  // Where recordings begin in mid-run, the first round may lack calls.
   const bool whole = std::all_of(own.streams.begin(), own.streams.end(), [&](const Stream& s) {
     return is_known_from_its_start(run.ranks[s.rank_index]);
   });
-  const std::optional<Uneven> uneven = find_uneven(counts, whole ? 0 : 1);
-  if (!uneven || !are_level_before(counts, uneven->round)) return std::nullopt;
+  const std::optional<Uneven> uneven = find_uneven(members, whole ? 0 : 1);
+  if (!uneven) return std::nullopt;
+  const std::size_t usual = uneven->others[0], deviant = uneven->deviants[0];
+  std::size_t at = members[usual].before(uneven->round);
+  if (at != members[deviant].before(uneven->round)) return std::nullopt;
   UnevenRound out;
   out.usual = uneven->usual;
+  out.made = uneven->made;
+  const bool ended = uneven->round < ends[deviant]->calls.size();
+  const Stream& with_end = *ends[ended ? deviant : usual];
+  if (uneven->round >= with_end.calls.size()) return std::nullopt;
+  out.end = {with_end.rank_index, with_end.calls[uneven->round]};
   Deviation& d = out.deviation;
-  std::size_t usual = SIZE_MAX, deviant = SIZE_MAX;  // the first member of each kind
-  for (std::size_t m = 0; m < counts.size(); ++m) {
-    const std::size_t made = in_round(counts, m, uneven->round);
-    std::size_t& first = made == out.usual ? usual : deviant;
-    if (first == SIZE_MAX) first = m;
-    if (made != out.usual && made != in_round(counts, deviant, uneven->round)) return std::nullopt;
-    (made == out.usual ? d.reference : d.deviants).push_back(own.streams[m].rank_index);
-  }
-  if (usual == SIZE_MAX || deviant == SIZE_MAX || is_made_up_for(counts, deviant, usual))
-    return std::nullopt;
-  out.made = in_round(counts, deviant, uneven->round);
-  out.end = {ends[deviant]->rank_index, ends[deviant]->calls[uneven->round]};
+  for (const std::size_t m : uneven->deviants) d.deviants.push_back(own.streams[m].rank_index);
+  for (const std::size_t m : uneven->others) d.reference.push_back(own.streams[m].rank_index);
   const bool missing = out.made < out.usual;
   d.kind = missing ? EditKind::missing : EditKind::extra;
   d.count = static_cast<std::uint32_t>(missing ? out.usual - out.made : out.made - out.usual);
@@ -170,18 +190,34 @@ std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
   const auto form = [&](const Stream& s, std::size_t i) {
     return run.ranks[s.rank_index].calls[s.calls[i]].signature;
   };
-  std::size_t at = uneven->round == 0 ? 0 : counts[usual][uneven->round - 1];
   const std::size_t end = at + std::min(out.made, out.usual);
   while (at < end && agreement.agree(form(theirs, at), form(mine, at))) ++at;
   const auto call_at = [&](const Stream& s) {
     return CallRef{s.rank_index, at < s.calls.size() ? s.calls[at] : kNoCall};
   };
+  // In a round that has not ended, a call of another form may be new to the program (a checkpoint).
+  if (!ended && at < mine.calls.size() && !agreement.agree(form(mine, at), form(mine, at - 1)))
+    return std::nullopt;
   d.group = group;
   d.seq = own.first_seq + at;
   d.expected = call_at(theirs);
   d.got = call_at(mine);
   const CallRef shown = missing ? d.expected : d.got;
   d.step = run.ranks[shown.rank].calls[shown.call].step;
+  return out;
+}
+
+std::vector<UnevenRound> find_uneven_rounds(const trace::Run& run,
+                                            const std::vector<GroupStreams>& groups,
+                                            const ReplayResult& where, Agreement& agreement) {
+  constexpr std::size_t kMostGroups = 64;
+  std::set<std::size_t> waited_in;
+  for (const WaitPoint& point : where.wait_points)
+    if (point.group != WaitPoint::kPointToPoint && waited_in.size() < kMostGroups)
+      waited_in.insert(point.group);
+  std::vector<UnevenRound> out;
+  for (const std::size_t g : waited_in)
+    if (auto uneven = find_uneven_round(run, groups, g, agreement)) out.push_back(*uneven);
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trace/run.h"
+#include "verify/replay/replay.h"
 #include "verify/streams/agreement.h"
 #include "verify/streams/deviations.h"
 #include "verify/streams/streams.h"
@@ -23,7 +24,8 @@ struct UnevenRound {
   Deviation deviation;    // of those that did not make the usual number of calls
   std::size_t made = 0;   // by them in the round
   std::size_t usual = 0;  // by the others
-  CallRef end;            // the larger group's call with which the round ends, of a deviant
+  CallRef end;            // the larger group's call with which the round ends, of a deviant or, if
+                          // it did not come there, of another member
 };
 
 // The only round in which the members of `groups[group]` made different numbers of its calls. Usual
@@ -32,9 +34,15 @@ struct UnevenRound {
 //
 // Nothing where there is no such group, where fewer than two other rounds are known, where these
 // differ, and where several rounds are uneven: a call that came before the larger group's on one
-// rank and after it on another one makes two. O(calls of the members).
+// rank and after it on another one makes two. In the last round, which not all have ended, only
+// more calls than usual count. O(calls of the members).
 std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
                                              const std::vector<GroupStreams>& groups,
                                              std::size_t group, Agreement& agreement);
+
+// The same for each group in which ranks wait by `where`, at most 64: sister groups do the same.
+std::vector<UnevenRound> find_uneven_rounds(const trace::Run& run,
+                                            const std::vector<GroupStreams>& groups,
+                                            const ReplayResult& where, Agreement& agreement);
 
 }  // namespace lockstep::verify

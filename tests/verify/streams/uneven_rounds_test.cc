@@ -1,5 +1,8 @@
 // Collectives that a rank left out, or made too often, between two calls of a larger group. All of
 // them look alike, so that nothing else tells.
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,6 +54,31 @@ TEST(UnevenRounds, NameNobodyWhereRoundsDiffer) {
                              "all_reduce g=vit n=4 open; all_reduce n=1; cut",
                          begin + rounds(1) + rounds(2) + "clean", 6),
               Not(HasSubstr("seq=6")));
+}
+
+// Rank 1 makes its call once more and waits in it, for rank 0 alone. How many messages there are in
+// a round differs, so that the programs of the two show nothing.
+TEST(UnevenRounds, NameTheRankThatStandsInACallTooMany) {
+  const auto round = [](const std::string& message, int peer, int messages) {
+    return repeated(fmt::format("{} n=8 peer={}; ", message, peer), messages);
+  };
+  std::vector<std::string> ranks = {"group vit 0,1; ", "group vit 0,1; ", "", ""};
+  const auto add = [&](int of_first, int of_second, const std::string& then) {
+    ranks[0] += round("send", 2, of_first) + kVision + then;
+    ranks[1] += round("send", 3, of_second) + kVision + then;
+    ranks[2] += round("recv", 0, of_first) + then;
+    ranks[3] += round("recv", 1, of_second) + then;
+  };
+  add(1, 1, kNorm);
+  add(2, 1, kNorm);
+  add(1, 1, kNorm);
+  add(1, 2, kNorm);
+  add(2, 1, "");
+  const std::string waits = "all_reduce n=1 open; hung";
+  EXPECT_THAT(judge({ranks[0] + waits, ranks[1] + "all_reduce g=vit n=4 open; hung",
+                     ranks[2] + waits, ranks[3] + waits}),
+              AllOf(HasSubstr("extra-collective error"), HasSubstr("culprits=1 "),
+                    HasSubstr("group=vit seq=5")));
 }
 
 // One rank makes its call just before the larger group's, the other one just after it.

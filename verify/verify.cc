@@ -390,7 +390,17 @@ std::optional<ReplayResult> presumed_positions(const Context& context, const Out
 std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook) {
   Causes causes(presumed);
   for (const WaitCause& wait : wait_causes(presumed.where)) {
-    if (wait.cycle || wait.stalled != SIZE_MAX) continue;
+    if (wait.stalled != SIZE_MAX) continue;
+    // No rank is just late here: each issued a call that another one was to issue before its own.
+    if (wait.cycle) {
+      outlook.undecided.push_back(
+          fmt::format("all traces just end, and completions were not recorded: if {} stand there, "
+                      "they wait for "
+                      "each other",
+                      presumed.describe_ranks(wait.roots)));
+      causes.add_wait(wait);
+      continue;
+    }
     if (std::string why = may_be_in_newest_call(presumed, wait); !why.empty()) {
       outlook.undecided.push_back(std::move(why));
       continue;

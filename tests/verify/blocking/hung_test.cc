@@ -57,6 +57,19 @@ TEST(Hung, AJobThatEndedWellStaysClean) {
             "verdict clean");
 }
 
+// Issue lines alone, as NCCL's logs: the ranks may be late, but each is past a call that the other
+// one was to make before its own.
+TEST(Hung, RanksThatWouldWaitForEachOtherAreNotClean) {
+  const std::string discriminator = "all_reduce g=d n=3 async open; ";
+  const std::string generator = "all_reduce g=g n=5 async open; ";
+  const std::string begin =
+      "backend nccl; group d 0,1; group g 0,1; " + repeated(discriminator + generator, 3);
+  const Report report =
+      verify(program({begin + discriminator + "cut", begin + generator + "cut"}, /*timed=*/false));
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  EXPECT_THAT(report.unknown, Contains(HasSubstr("they wait for each other")));
+}
+
 // Of a missing rank nothing is known, also in a job that hung.
 TEST(Hung, NobodyButTheMissingRankIsWaitedFor) {
   const trace::Run run =

@@ -51,9 +51,9 @@ ScreenSize terminal_size(int descriptor) {
 }
 
 std::size_t stdout_columns() {
-  constexpr std::size_t kFewest = 60;
-  constexpr std::size_t kMost = 200;
-  return std::clamp(terminal_size(STDOUT_FILENO).width, kFewest, kMost);
+  constexpr std::size_t kMin = 60;
+  constexpr std::size_t kMax = 200;
+  return std::clamp(terminal_size(STDOUT_FILENO).width, kMin, kMax);
 }
 
 std::string fit_error(std::string_view text, std::size_t columns) {

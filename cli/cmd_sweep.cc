@@ -186,7 +186,7 @@ Result<SweepInputs> load_sweep(const SweepCommand& command) {
 }
 
 // Each trial is a row that is kept in memory and written to a file; larger grids are searched.
-constexpr sim::PointId kMostSweepTrials = 100'000;
+constexpr sim::PointId kMaxSweepTrials = 100'000;
 
 constexpr const char* kSweepFooter = R"(Examples:
   Which strategy, on how many ranks, with which batch?
@@ -335,7 +335,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   const sim::Grid& grid = variation.grid();
   // "ranks=1..256" times "batch=1..64" times five strategies are 81,920 points; one more key is too
   // many.
-  if (command.trials == 0 && grid.size() > kMostSweepTrials)
+  if (command.trials == 0 && grid.size() > kMaxSweepTrials)
     return Error{fmt::format("this grid has {} points, too many to try all", grouped(grid.size())),
                  {},
                  "search it: --trials 200"};
@@ -464,7 +464,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
       ->add_option("--trials", options->trials,
                    "Try at most N points: if the grid has more, search\ninstead of trying all")
       ->type_name("N")
-      ->check(CLI::Range(sim::PointId{1}, kMostSweepTrials));
+      ->check(CLI::Range(sim::PointId{1}, kMaxSweepTrials));
   // CLI11 would take -1 for a large number.
   command->add_option("--seed", options->seed, "Seed of the search; default: 1")
       ->type_name("N")

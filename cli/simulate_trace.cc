@@ -103,7 +103,7 @@ Result<sim::Machine> links_of(const TraceCommand& command) {
                  command.gamma.empty() ? std::nullopt : std::optional(command.gamma));
   if (!link) return link.error();
   sim::Machine machine;
-  machine.ranks_per_node = sim::kMostRanks;  // one level: all ranks on one node
+  machine.ranks_per_node = sim::kMaxRanks;  // one level: all ranks on one node
   machine.links = {*link};
   return machine;
 }

@@ -42,8 +42,8 @@ struct AgreedLocation {
 }  // namespace
 
 std::int32_t gpu_index(std::int64_t number) {
-  constexpr std::int64_t kMostGpus = 1024;  // of one host; the largest have some dozens
-  return number >= 0 && number < kMostGpus ? static_cast<std::int32_t>(number) : kNone;
+  constexpr std::int64_t kMaxGpus = 1024;  // of one host; the largest have some dozens
+  return number >= 0 && number < kMaxGpus ? static_cast<std::int32_t>(number) : kNone;
 }
 
 void locate_ranks(Run& run, std::span<const RankLocation> others) {

@@ -105,7 +105,7 @@ std::optional<RankList> RankLists::intern(const std::vector<RankRange>& ranges) 
   if (!is_new) return known->second;
   std::size_t size = 0;
   for (const RankRange& range : ranges) size += range.size();
-  if (size > kMostExpanded - expanded_) {
+  if (size > kMaxExpanded - expanded_) {
     of_ranges_.erase(known);
     return std::nullopt;
   }

@@ -92,10 +92,10 @@ class RankLists {
   // O(size), and no allocation where the list is known.
   RankList intern(std::span<const Rank> ranks);
   // The list of these ranges, one after the other. Expanded once, however often it is asked for.
-  // Nothing where the ranges asked for so far have more than kMostExpanded ranks: a line of a file
+  // Nothing where the ranges asked for so far have more than kMaxExpanded ranks: a line of a file
   // can name a million.
   std::optional<RankList> intern(const std::vector<RankRange>& ranges);
-  static constexpr std::size_t kMostExpanded = std::size_t{1} << 24U;
+  static constexpr std::size_t kMaxExpanded = std::size_t{1} << 24U;
   // The same list, or the one that was there before it. O(1) where it is one of these, or new.
   RankList share(const RankList& list);
 

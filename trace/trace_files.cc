@@ -193,9 +193,9 @@ Status for_each_content(const std::string& path, FileBuffer& buffer, const Conte
       });
   if (!bytes) return bytes.error();
   if (!input && looks_like_ring_file(*bytes)) return use_mapped(path, reader);
-  constexpr int kMostLayers = 4;
+  constexpr int kMaxLayers = 4;
   return Unpacker(reader, inflation_limit(bytes->size()))
-      .unpack(*bytes, input ? "standard input" : path, false, kMostLayers);
+      .unpack(*bytes, input ? "standard input" : path, false, kMaxLayers);
 }
 
 }  // namespace lockstep::trace

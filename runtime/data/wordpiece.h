@@ -66,7 +66,7 @@ class Vocabulary {
 };
 
 inline constexpr std::size_t kDefaultMaxLength = 128;  // tokens
-inline constexpr std::size_t kMostMaxLength = 1U << 20U;
+inline constexpr std::size_t kLargestMaxLength = 1U << 20U;
 
 class WordPiece {
  public:

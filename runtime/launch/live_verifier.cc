@@ -19,7 +19,7 @@ constexpr trace::Nanos kFirstPatience = 200 * kMillisecond;
 // When a worker ends, ranks that waited for it usually fail by themselves, because its connections
 // close. Wait for that: their own error messages are useful.
 constexpr trace::Nanos kPatienceAfterEnd = 500 * kMillisecond;
-constexpr trace::Nanos kMostPatience = 6400 * kMillisecond;
+constexpr trace::Nanos kMaxPatience = 6400 * kMillisecond;
 // A poll that took 1 s is not repeated within 20 s.
 constexpr trace::Nanos kCostFactor = 20;
 
@@ -82,7 +82,7 @@ std::optional<LiveVerifier::Proof> LiveVerifier::judge(trace::Nanos now) {
   if (!run) return std::nullopt;
   verify::Report report = verify::verify(*run, {.live = true});
   const trace::Nanos end = monotonic_nanos();
-  patience_ = std::min(kMostPatience, patience_ * 2);
+  patience_ = std::min(kMaxPatience, patience_ * 2);
   patience_ = std::max(patience_, now - quiet_since_ + kCostFactor * (end - begin));
   if (!verify::proves_stuck(report)) return std::nullopt;
   const trace::Nanos silence =

@@ -172,8 +172,8 @@ class TrialJob {
 
   static Picos scaled(Picos duration, double factor) {
     if (factor == 1) return duration;
-    constexpr double kMost = 9e18;  // fits 64 bits; sums beyond it become forever()
-    return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMost))};
+    constexpr double kMax = 9e18;  // fits 64 bits; sums beyond it become forever()
+    return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMax))};
   }
 
   // Copies a program so that one step of work comes before every call or wait: consecutive work is
@@ -312,9 +312,9 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   TrialJob job(run, program, machine);
   // The first step arranges buffers and is not measured, unless it is the only one.
   const std::size_t first = job.steps() > 1 ? 1 : 0;
-  if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
+  if (options.trials > kMaxTrialSteps / std::max<std::size_t>(job.steps(), 1))
     return Error{fmt::format("this many trials of {} steps each are more than {} steps",
-                             job.steps(), kMostTrialSteps),
+                             job.steps(), kMaxTrialSteps),
                  {},
                  "take fewer (--trials), or fewer steps (--steps)"};
   if (options.redraw_batches) {
@@ -361,7 +361,7 @@ Histogram histogram(const std::vector<Picos>& durations) {
   const auto range = static_cast<double>((out.end - out.begin).value);
   const auto parts =
       static_cast<std::size_t>(std::llround(2 * std::cbrt(static_cast<double>(durations.size()))));
-  out.counts.resize(range > 0 ? std::min(parts, Histogram::kMostParts) : 1);
+  out.counts.resize(range > 0 ? std::min(parts, Histogram::kMaxParts) : 1);
   for (const Picos duration : durations) {
     const double place = range > 0 ? static_cast<double>((duration - out.begin).value) / range : 0;
     const auto part = static_cast<std::size_t>(place * static_cast<double>(out.counts.size()));

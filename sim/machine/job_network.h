@@ -19,7 +19,7 @@ namespace lockstep::sim {
 class JobNetwork {
  public:
   // `machine` has a network; `layouts`: of the job's groups. Errors: a network that is too small;
-  // all-to-alls beyond kMostVisits; price()'s. O(different calls of ranks + the traffic of each
+  // all-to-alls beyond kMaxVisits; price()'s. O(different calls of ranks + the traffic of each
   // group).
   static Result<JobNetwork> of(const Machine& machine, const ProgramJob& job,
                                const std::vector<GroupLayout>& layouts);

@@ -60,7 +60,7 @@ Result<MessageResult> message_level(std::span<const Collective> collectives, con
     messages += message_count(*schedule);
     jobs.push_back({std::move(schedule), {}, Picos{}});
   }
-  if (messages > kMostMessages) {
+  if (messages > kMaxMessages) {
     return Error{fmt::format("{} messages are too many to follow one by one", messages),
                  {},
                  "take the closed form, fewer ranks or fewer segments"};
@@ -220,7 +220,7 @@ class Engine {
   // An event's order holds lane (32 bits), generation (30) and kind (2): unique at one time, and
   // the same in every run.
   void push(std::int64_t time, Kind kind, std::uint32_t lane) {
-    too_long_ |= time > kMostTicks;
+    too_long_ |= time > kMaxTicks;
     const std::uint64_t low =
         ((lanes_[lane].generation & kGenerations) << 2U) | static_cast<std::uint32_t>(kind);
     queue_.push({time, (std::uint64_t{lane} << 32U) | low});
@@ -450,8 +450,8 @@ void Engine::set_rate(std::uint32_t number, Int128 rate) {
   // Rounded to the nearest tick.
   const Int128 ticks = (flow.left + rate / 2) / rate;
   ++lanes_[number].generation;
-  too_long_ |= ticks > kMostTicks;
-  push(now_ + static_cast<std::int64_t>(std::min<Int128>(ticks, kMostTicks)), Kind::flow_ends,
+  too_long_ |= ticks > kMaxTicks;
+  push(now_ + static_cast<std::int64_t>(std::min<Int128>(ticks, kMaxTicks)), Kind::flow_ends,
        number);
 }
 

@@ -299,7 +299,7 @@ class TowersReader {
                                                         kinds.size(), join_and(kinds)),
                             "give one of uniform, poisson, lognormal and choice");
     const Json& value = given[kinds[0]];
-    out.most = given.value("most", Distribution::kMostDrawn);
+    out.most = given.value("most", Distribution::kMaxDrawn);
     if (kinds[0] == "poisson") {
       out.kind = Distribution::Kind::poisson;
       out.first = value;

@@ -163,7 +163,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
   std::int64_t items = 0;
   std::size_t number = 0;
   const auto is_size = [](const nlohmann::json& value) {
-    return value.is_number_integer() && value >= 0 && value <= Distribution::kMostDrawn;
+    return value.is_number_integer() && value >= 0 && value <= Distribution::kMaxDrawn;
   };
   while (!text.empty()) {
     const std::string_view line = take_until(text, '\n');
@@ -188,7 +188,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
         if (size > 0) sample.items[kind].push_back(size);
     }
     items += 1 + items_of(sample);
-    if (items > kMostItems)
+    if (items > kMaxItems)
       return manifest_error(file, number, "the manifest is too long: more than 4 million items");
     out.push_back(std::move(sample));
   }
@@ -210,7 +210,7 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
     const std::int64_t tokens = sample_tokens(sample, shape);
     drawn += 1 + items_of(sample);
     empty += tokens == 0 ? 1 : 0;
-    if (drawn > kMostItems || empty > 100'000)
+    if (drawn > kMaxItems || empty > 100'000)
       return Error{empty > 100'000 ? "100,000 samples without a token were drawn"
                                    : "a step has more than 4 million samples and items",
                    {},

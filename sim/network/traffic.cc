@@ -349,7 +349,7 @@ double visits(const Network& network, std::int64_t nodes, Pattern pattern) {
 }
 
 Status check_visits(const Network& network, double visits) {
-  if (visits <= kMostVisits) return Status::ok();
+  if (visits <= kMaxVisits) return Status::ok();
   return Error{
       fmt::format("network: all-to-alls have too many routes on this {} to follow each of them",
                   topology_name(network.topology().kind)),

@@ -19,9 +19,9 @@ namespace lockstep::verify {
 namespace {
 
 // More places where programs diverge are no fault of one rank: the programs depend on the data.
-constexpr std::size_t kMostDivergences = 64;
+constexpr std::size_t kMaxDivergences = 64;
 // Calls left out or added in a row that are looked for.
-constexpr std::uint32_t kMostEdited = 256;
+constexpr std::uint32_t kMaxCallsEdited = 256;
 // Calls after an edit that have to agree.
 constexpr std::uint32_t kEnough = 32;
 // Calls searched backwards for what repeats.
@@ -349,7 +349,7 @@ class Programs {
           known->push_back(r);
           continue;
         }
-        if (divergences_.size() + parties.size() == kMostDivergences) return false;
+        if (divergences_.size() + parties.size() == kMaxDivergences) return false;
         parties.push_back({r});
       }
       for (std::vector<std::uint32_t>& p : parties) {
@@ -442,7 +442,7 @@ class Programs {
                                   std::uint32_t period) const {
     const std::uint32_t end = size(r);
     if (index < end) return index;
-    if (period == 0 || index - end > kMostEdited) return std::nullopt;
+    if (period == 0 || index - end > kMaxCallsEdited) return std::nullopt;
     return end - period + (index - end) % period;
   }
 
@@ -526,7 +526,7 @@ class Programs {
   void guess_edit(OddProgram& odd, std::uint32_t d) {
     odd.kind = OddProgram::Kind::replaced;
     odd.count = 1;
-    for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
+    for (std::uint32_t k = 1; k <= kMaxCallsEdited; ++k) {
       if (odd.index + k < size(odd.usual) && same(d, odd.index, odd.usual, odd.index + k)) {
         odd.kind = OddProgram::Kind::missing;
         odd.count = k;
@@ -568,7 +568,7 @@ class Programs {
         odd.count = 2;
         return true;
       }
-      for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
+      for (std::uint32_t k = 1; k <= kMaxCallsEdited; ++k) {
         const std::uint32_t left = static_cast<std::uint32_t>(calls(d).size()) - odd.index;
         // Nobody leaves out what was not recorded of the usual program either.
         if (odd.index + k <= size(odd.usual) && try_edit(OddProgram::Kind::missing, k, 0, k))

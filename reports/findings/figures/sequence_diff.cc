@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kCallsBefore = 8;     // calls before the finding that are compared
 constexpr std::size_t kComparedCalls = 48;  // calls of each side that are compared
 constexpr std::size_t kContext = 3;         // equal calls shown around a difference
-constexpr std::size_t kMostDiffRows = 40;
+constexpr std::size_t kMaxDiffRows = 40;
 
 using Lengths = std::vector<std::vector<std::uint32_t>>;
 
@@ -158,8 +158,8 @@ bool trim(std::vector<DiffRow>& rows) {
   const auto after = std::min<std::ptrdiff_t>(kContext, rows.end() - last);
   const bool whole = last + after == rows.end();
   rows = std::vector<DiffRow>(first - before, last + after);
-  if (rows.size() <= kMostDiffRows) return whole;
-  rows.resize(kMostDiffRows);
+  if (rows.size() <= kMaxDiffRows) return whole;
+  rows.resize(kMaxDiffRows);
   return false;
 }
 

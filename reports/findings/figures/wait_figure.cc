@@ -21,7 +21,7 @@ namespace lockstep::reports::html {
 namespace {
 
 // More boxes are a picture that nobody reads; a hang has few kinds of ranks, and chains are folded.
-constexpr std::size_t kMostNodes = 16;
+constexpr std::size_t kMaxNodes = 16;
 constexpr std::size_t kNodeLetters = 37;  // that fit into a node's box
 
 // A call, shortened to that many letters. Its reduce operation, " (sum)", is left out first, so
@@ -130,9 +130,9 @@ Drawn drawn_part(const WaitPicture& all) {
   const WaitPicture picture = without_chains(all);
   std::vector<std::size_t> order = by_nearness(picture);
   Drawn out;
-  for (std::size_t i = kMostNodes; i < order.size(); ++i)
+  for (std::size_t i = kMaxNodes; i < order.size(); ++i)
     out.left_out += picture.nodes[order[i]].ranks.size();
-  order.resize(std::min(order.size(), kMostNodes));
+  order.resize(std::min(order.size(), kMaxNodes));
   // Back to the picture's order, so that the layout does not depend on the search.
   const std::vector<std::size_t> nearest = order;
   std::sort(order.begin(), order.end());

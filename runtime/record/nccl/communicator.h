@@ -85,7 +85,7 @@ class Communicator {
   const std::int32_t group_rank_, size_;
   std::mutex mutex_;
   std::unordered_map<Key, trace::RingWriter::SignatureRef, KeyHash>
-      signatures_;  // at most kMostKnown
+      signatures_;  // at most kMaxKnown
   std::uint32_t next_collective_ = 0, next_p2p_ = 0;
 };
 

@@ -99,7 +99,7 @@ class DeviceCalls {
     cuda::Context context = nullptr;
     std::vector<Call> calls;  // of one stream
   };
-  static constexpr std::size_t kMostFollowed = 1U << 14U;  // events in flight
+  static constexpr std::size_t kMaxInFlight = 1U << 14U;  // events in flight
 
   bool put_event(std::span<const Call> calls);
   void complete(Followed& followed, bool well);

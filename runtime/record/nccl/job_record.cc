@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
 // The largest number that readers accept (trace_builder.h)
-constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMaxRanks = 1 << 20;
 
 std::uint64_t events_of(const char* text) {
   std::uint64_t events = kEvents;
@@ -198,7 +198,7 @@ NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
 Communicator* NcclJobRecord::open(const Opening& opening) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::refused || opening.name.empty()) return nullptr;
-  if (opening.group_rank < 0 || opening.group_rank >= opening.size || opening.size > kMostRanks) {
+  if (opening.group_rank < 0 || opening.group_rank >= opening.size || opening.size > kMaxRanks) {
     say_once("place", "a communicator is not recorded: it has no group rank " +
                           std::to_string(opening.group_rank) + " of " +
                           std::to_string(opening.size));

@@ -52,7 +52,7 @@ class UserTags {
   CallLabel of(trace::RingWriter& ring, std::uint64_t tag);
 
  private:
-  static constexpr std::size_t kMostKnown =
+  static constexpr std::size_t kMaxKnown =
       65'536;  // labels; of more tags, names alone are looked up
   std::unordered_map<std::uint64_t, std::vector<std::string>> names_;
   std::mutex mutex_;

@@ -261,10 +261,10 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
 
 void JobRecord::let_go_of_calls() {
   if (::getpid() != own_pid_) return;  // fork() copied neither the threads nor who unlocks
-  constexpr std::chrono::milliseconds kMost(1000);
+  constexpr std::chrono::milliseconds kMax(1000);
   const std::lock_guard lock(mutex_);
-  if (watch_) watch_->look_now(kMost);
-  wait_for_transport_threads(kMost);
+  if (watch_) watch_->look_now(kMax);
+  wait_for_transport_threads(kMax);
 }
 
 bool JobRecord::is_open() const { return recording_job.load(std::memory_order_acquire) == this; }

@@ -60,7 +60,7 @@ struct MethodDefinition {
 };
 constexpr int kPositionalArguments = 1;     // METH_VARARGS
 constexpr std::size_t kLongestText = 2000;  // of an exception's message
-constexpr int kMostFrames = 200;            // read; recursive programs have thousands
+constexpr int kMaxFrames = 200;             // read; recursive programs have thousands
 
 template <typename Pointer>
 bool find(Pointer& out, const char* name) {
@@ -206,7 +206,7 @@ PythonProgram::CallSite PythonProgram::call_site() const {
   Origin origin = Origin::torch;
   std::string of_torch;  // the outermost of its frames
   int line_of_torch = 0;
-  for (int i = 0; i < kMostFrames && frame.get() != nullptr; ++i) {
+  for (int i = 0; i < kMaxFrames && frame.get() != nullptr; ++i) {
     const Owned code(api_, api_.code_of(frame.get()));
     std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
     const Origin here = origin_of(file);
@@ -362,8 +362,8 @@ void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
     std::string what = program.words_of_exception(type, value, traceback);
     api.keep(value);
     Owned first(api, value);
-    constexpr int kMostCauses = 20;  // a chain may be a ring
-    for (int i = 0; i < kMostCauses; ++i) {
+    constexpr int kMaxCauses = 20;  // a chain may be a ring
+    for (int i = 0; i < kMaxCauses; ++i) {
       Owned cause(api, api.attribute(first.get(), "__cause__"));
       if (cause.get() == nullptr || cause.get() == api.none) break;
       first = std::move(cause);

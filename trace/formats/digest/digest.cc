@@ -155,10 +155,10 @@ bool looks_like_digest(std::string_view first_bytes) {
 }
 
 std::size_t most_expanded(std::size_t bytes) {
-  constexpr std::size_t kLeast = std::size_t{256} << 20U;
-  constexpr std::size_t kMost = std::size_t{64} << 30U;
+  constexpr std::size_t kMin = std::size_t{256} << 20U;
+  constexpr std::size_t kMax = std::size_t{64} << 30U;
   constexpr std::size_t kTimes = 8192;
-  return bytes > kMost / kTimes ? kMost : std::max(kLeast, bytes * kTimes);
+  return bytes > kMax / kTimes ? kMax : std::max(kMin, bytes * kTimes);
 }
 
 Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,

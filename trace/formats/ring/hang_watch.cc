@@ -31,10 +31,10 @@ HangWatch::Verdict HangWatch::look(std::uint64_t written, std::int64_t on_device
 
 double hang_patience(const char* text) {
   constexpr double kSeconds = 60;
-  constexpr double kMost = 1e9;  // which in ns still is a number
+  constexpr double kMax = 1e9;  // which in ns still is a number
   double seconds = kSeconds;
   if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), seconds);
-  return seconds > 0 ? std::min(seconds, kMost) : 0;  // not a number: never
+  return seconds > 0 ? std::min(seconds, kMax) : 0;  // not a number: never
 }
 
 void look_at_times(double patience, std::function<void(std::int64_t now)> look) {

@@ -45,7 +45,7 @@ class TextReader {
   Problem read_line(simdjson::dom::object object);
   Problem read_group();
   RankList read_ranks();
-  // Nothing: too many (RankLists::kMostExpanded).
+  // Nothing: too many (RankLists::kMaxExpanded).
   std::optional<RankList> read_ranges();
   Problem read_end();
   Problem read_event();

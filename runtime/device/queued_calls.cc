@@ -243,9 +243,9 @@ std::shared_ptr<const QueueMark> CallQueue::mark() const {
 // `done` is asked with the mutex held.
 void CallQueue::block_until(const std::function<bool()>& done) {
   // The host blocks often here, mostly for a very short time. Only a longer wait is worth a record.
-  constexpr std::chrono::milliseconds kPatience(20);
+  constexpr std::chrono::milliseconds kTimeout(20);
   std::unique_lock lock(state_->mutex);
-  if (state_->changed.wait_for(lock, kPatience, done)) return;
+  if (state_->changed.wait_for(lock, kTimeout, done)) return;
   lock.unlock();
   const std::shared_ptr<void> scope = scope_ ? scope_() : nullptr;
   lock.lock();

@@ -241,12 +241,12 @@ void ProcessGroups::announce(const std::string& what) {
 
 bool ProcessGroups::wait_until_announced(const std::string& what,
                                          const std::vector<std::int32_t>& ranks,
-                                         std::chrono::milliseconds patience) {
+                                         std::chrono::milliseconds timeout) {
   if (others_) return true;
   std::vector<std::string> keys;
   for (const std::int32_t rank : ranks) keys.push_back(key_of(what, rank));
   try {
-    store_->wait(keys, patience);
+    store_->wait(keys, timeout);
     return true;
   } catch (const std::exception&) {
     return false;  // a rank is gone or stuck; its own trace says why
@@ -270,8 +270,8 @@ void ProcessGroups::abort_all() {
 
 void ProcessGroups::announce_done() { announce("done"); }
 
-bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds patience) {
-  return wait_until_announced("done", every_nth_rank(1, 0, who_.world_size), patience);
+bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds timeout) {
+  return wait_until_announced("done", every_nth_rank(1, 0, who_.world_size), timeout);
 }
 
 }  // namespace lockstep::runtime

@@ -185,7 +185,7 @@ std::string calls_in_words(const trace::Run& program) {
 reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
                                                  std::ostream& said) {
   if (const Status ok = check_names(failure); !ok) return reports::fail(ok.error());
-  const Patience patience("reading traces");
+  const ProgressLine progress("reading traces");
   Result<trace::Run> run = trace::load_run(failure.paths, failure.load);
   if (!run) return reports::fail(run.error());
   const std::string& path = failure.paths.front();

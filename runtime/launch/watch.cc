@@ -81,13 +81,14 @@ std::string this_host() {
 void WatchSource::mark_gone(trace::Run& run) {
   if (!options_.look_for_processes || foreign_processes_) return;
   const std::string host = this_host();
-  std::map<trace::Rank, Gone> gone;
+  std::map<trace::Rank, VanishedProcess> gone;
   std::vector<trace::RankTrace*> silent;
   for (trace::RankTrace& trace : run.ranks) {
     if (trace.end != trace::End::cut || (!trace.host.empty() && trace.host != host)) continue;
     if (!has_ended(trace.pid)) continue;
     const auto before = gone_.find(trace.rank);
-    Gone& now = gone.emplace(trace.rank, Gone{events_of(trace), false}).first->second;
+    VanishedProcess& now =
+        gone.emplace(trace.rank, VanishedProcess{events_of(trace), false}).first->second;
     if (before == gone_.end()) continue;
     const bool moved = before->second.events != now.events;
     if (moved && before->second.moved) {

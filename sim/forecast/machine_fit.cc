@@ -190,9 +190,10 @@ class SharingFit {
     const Machine machine = machine_at(point);
     double out = 0;
     for (const Job& job : jobs_) {
-      const Played played = play(job.measured.program->job, machine, job.layouts, job.prices);
+      const ExecutedJob executed =
+          execute_job(job.measured.program->job, machine, job.layouts, job.prices);
       const MeasuredSteps steps = measured_steps(
-          step_times(*job.measured.run, *job.measured.program, played.folding, played.result));
+          step_times(*job.measured.run, *job.measured.program, executed.folding, executed.result));
       if (steps.count == 0 || !(steps.seconds() > 0)) continue;
       const double simulated = steps.seconds() / static_cast<double>(steps.count);
       out += std::pow(std::log(simulated / job.measured.step_seconds), 2);

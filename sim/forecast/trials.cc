@@ -119,8 +119,8 @@ class TrialJob {
   }
 
   // The durations of the measured steps in one trial; the first `first` steps are not measured.
-  std::vector<Picos> play(const Source& source, const Jitter& jitter, const Prices& prices,
-                          std::size_t first) const {
+  std::vector<Picos> run_trial(const Source& source, const Jitter& jitter, const Prices& prices,
+                               std::size_t first) const {
     std::vector<Now> now(ranks());
     DurationVariation variation;
     variation.work = [&](std::uint32_t rank, std::uint32_t step, Picos duration) {
@@ -139,7 +139,7 @@ class TrialJob {
       variation.call_duration = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
         return scaled(duration, source.factor(jitter.calls, Draw::call, group, number));
       };
-    const ExecutionResult result = sim::play(job_, machine_, layouts_, prices, &variation).result;
+    const ExecutionResult result = execute_job(job_, machine_, layouts_, prices, &variation).result;
     StepTimes times;
     for (std::size_t r = 0; r < ranks(); ++r)
       times.add(slots_[job_.ranks[r].program].marks, result.classes[r].ended);
@@ -327,17 +327,17 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   // Threads take trials from a counter. Results do not depend on which thread runs which.
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
-  const auto play = [&](bool asks) {
+  const auto run_some = [&](bool asks) {
     for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
-      out.steps[t] = job.play(Source(options.seed, t), options.jitter, *prices, first);
+      out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
       if (asks && stop()) stopped = true;
     }
   };
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < std::min(options.threads, options.trials); ++i)
-    others.emplace_back(play, false);
+    others.emplace_back(run_some, false);
   // The calling thread works too, and is the only one that calls `stop`.
-  play(true);
+  run_some(true);
   for (std::thread& other : others) other.join();
   if (stopped) return Error{"the trials were interrupted", {}, ""};
   return out;

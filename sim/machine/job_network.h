@@ -27,7 +27,7 @@ class JobNetwork {
   // fold(), where groups that use links differently are not equivalent. `job`: that of of().
   Folding fold(const ProgramJob& job) const;
 
-  // For execute(): with `folding` of fold() or keep_apart(). `job` may have moved since, but its
+  // For execute(): with `folding` of fold() or unfolded(). `job` may have moved since, but its
   // calls not; both must outlive the result.
   SharedLinks links(const ProgramJob& job, const Folding& folding) const;
 

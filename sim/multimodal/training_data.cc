@@ -110,7 +110,7 @@ std::vector<std::size_t> indices_of(const std::vector<double>& loads) {
   return out;
 }
 
-std::vector<std::vector<std::size_t>> in_turn(std::size_t items, std::size_t bins) {
+std::vector<std::vector<std::size_t>> round_robin(std::size_t items, std::size_t bins) {
   std::vector<std::vector<std::size_t>> out(bins);
   for (std::size_t i = 0; i < items; ++i) out[i % bins].push_back(i);
   return out;
@@ -303,7 +303,8 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
 
 std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
                                                    std::size_t bins, bool largest_first) {
-  return largest_first ? fill_bins(indices_of(loads), loads, bins) : in_turn(loads.size(), bins);
+  return largest_first ? fill_bins(indices_of(loads), loads, bins)
+                       : round_robin(loads.size(), bins);
 }
 
 std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangement,
@@ -314,7 +315,7 @@ std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangeme
   const std::vector<std::vector<std::size_t>> of_rank =
       arrangement == Arrangement::balanced
           ? fill_bins(indices_of(loads), loads, ranks, loads.size() / ranks)
-          : in_turn(loads.size(), ranks);
+          : round_robin(loads.size(), ranks);
   const std::size_t each = loads.size() / ranks / micro_batches;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (arrangement != Arrangement::drawn) {

@@ -78,7 +78,7 @@ void fuzz_forecast(std::string_view bytes) {
   if (!prices) return;
   const sim::CostOfCall cost = prices->cost_in(job);
   const sim::Folding folding =
-      machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(layouts));
+      machine.cores ? sim::unfolded(job) : sim::fold(job, sim::kinds_of(layouts));
   const sim::ExecutionResult result =
       machine.cores ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size()))
                     : sim::execute(job, folding, cost, {Picos{}, true, nullptr});

@@ -55,7 +55,7 @@ void fuzz_simulation(std::string_view bytes) {
   if (!prices) return;
   const sim::CostOfCall cost = prices->cost_in(job);
   const sim::ExecutionOptions options{Picos{}, /*record_issues=*/true, nullptr};
-  const sim::Folding apart = sim::keep_apart(job);
+  const sim::Folding apart = sim::unfolded(job);
   const sim::ExecutionResult all = sim::execute(job, apart, cost, options);
   const sim::Folding folding = sim::fold(job);
   const sim::ExecutionResult folded = sim::execute(job, folding, cost, options);

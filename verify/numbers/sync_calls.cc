@@ -44,16 +44,16 @@ SyncCalls::SyncCalls(const Context& context) {
   const trace::Tables& tables = context.run.tables;
   std::unordered_map<std::uint32_t, const GroupStreams*> groups;
   for (const GroupStreams& group : context.groups) groups[group.group.value] = &group;
-  using Kind = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
-  std::set<Kind> seen;
-  Kind last{};
+  using CallKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  std::set<CallKey> seen;
+  CallKey last{};
   bool unanimous = true;
   for (const trace::RankTrace& trace : context.run.ranks) {
     for (const trace::Call& call : trace.calls) {
       if (call.what.value == 0 || !trace::is_reduction(tables.op(call))) continue;
-      const Kind kind(call.what.value, call.group.value, call.tag.value, call.signature.value);
-      if (kind == last || !seen.insert(kind).second) continue;
-      last = kind;
+      const CallKey key(call.what.value, call.group.value, call.tag.value, call.signature.value);
+      if (key == last || !seen.insert(key).second) continue;
+      last = key;
       const auto group = groups.find(call.group.value);
       if (group == groups.end()) continue;
       const SyncCall described = describe_call(context, *group->second, call);

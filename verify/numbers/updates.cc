@@ -296,15 +296,15 @@ class Reach {
   std::map<std::int64_t, Step> steps_;
 };
 
-struct Standstill {
+struct ParameterChanges {
   bool moved = false;             // in some step, on some rank
   std::vector<std::int64_t> due;  // steps in which it should have changed
 };
 
-Standstill standstill_of(const trace::Run& run, const ValueTable& table, const Reach& reach,
-                         const Series& series) {
+ParameterChanges changes_of(const trace::Run& run, const ValueTable& table, const Reach& reach,
+                            const Series& series) {
   constexpr double kFarAbove = 100;  // times the rounding of the values: an update, not noise
-  Standstill out;
+  ParameterChanges out;
   for (std::size_t i = 1; i < series.rows.size() && !out.moved; ++i) {
     const ValueRow& before = *series.rows[i - 1];
     const ValueRow& after = *series.rows[i];
@@ -335,7 +335,7 @@ std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable&
   bool any_moved = false;
   for (const Series& series : table.series()) {
     if (series.phase != Phase::param || series.rows.size() < 2) continue;
-    const Standstill found = standstill_of(run, table, reach, series);
+    const ParameterChanges found = changes_of(run, table, reach, series);
     any_moved = any_moved || found.moved;
     if (found.moved || found.due.size() < kMin) continue;
     if (!out) out = Unchanged{{found.due.front(), {}, {}, found.due.size(), false}, true};

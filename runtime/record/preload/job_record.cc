@@ -198,13 +198,13 @@ void JobRecord::look_for_standstill(std::int64_t now) {
 }
 
 void JobRecord::start_hang_watch() {
-  const double patience = trace::hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
-  if (patience <= 0) return;
+  const double timeout = trace::hang_timeout(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
+  if (timeout <= 0) return;
   constexpr double kNanos = 1e9;
-  hang_.emplace(static_cast<std::int64_t>(patience * kNanos));
-  standstill_.emplace(static_cast<std::int64_t>(patience * kNanos));
+  hang_.emplace(static_cast<std::int64_t>(timeout * kNanos));
+  standstill_.emplace(static_cast<std::int64_t>(timeout * kNanos));
   try {
-    trace::look_at_times(patience, [this](std::int64_t now) {
+    trace::look_at_times(timeout, [this](std::int64_t now) {
       look_for_hang(now);
       look_for_standstill(now);
     });

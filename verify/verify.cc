@@ -377,7 +377,8 @@ bool says_how_it_ended(const Finding& f) {
 // Where the ranks stand if they hang where their traces end. Only for traces that just end and hold
 // nothing but the issue of calls, as NCCL's logs do. A log that was copied while the job ran looks
 // the same, so conclusions from this name no culprit. One replay, O(events log events).
-std::optional<ReplayResult> presumed_positions(const Context& context, const OpenQuestions& questions) {
+std::optional<ReplayResult> presumed_positions(const Context& context,
+                                               const OpenQuestions& questions) {
   if (!questions.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
   ReplayOptions options;
   options.semantics = context.semantics;
@@ -417,8 +418,8 @@ constexpr const char* kUnlessHung =
 
 // Adds what is known about ranks that hang, or were killed, for no visible reason, where
 // find_causes() found none. `presumed`: a context of presumed_positions(), or nothing.
-void add_unexplained(const Context& context, const Context* presumed, bool live, OpenQuestions& questions,
-                     std::vector<Finding>& findings) {
+void add_unexplained(const Context& context, const Context* presumed, bool live,
+                     OpenQuestions& questions, std::vector<Finding>& findings) {
   if (findings.empty() && questions.undecided.empty() && !live) note_open_calls(context, questions);
   if (findings.empty()) note_divergent_numbers(context, questions);
   if (presumed != nullptr && findings.empty() && questions.undecided.empty())
@@ -446,10 +447,39 @@ bool holds_deadlock(const Finding& f) {
   return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
 }
 
+// The report's account of its input: which ranks were read, are missing or damaged.
+Report start_report(const trace::Run& run, const InputState& input, bool hung) {
+  Report report;
+  report.ranks_expected = run.world_size;
+  for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
+  report.ranks_missing = input.missing;
+  report.ranks_damaged = input.damaged;
+  report.events = run.event_count();
+  report.hung = hung;
+  return report;
+}
+
+// Adds findings about the input itself, such as missing ranks, and says who waits for these.
+// `presumed`: a context of presumed_positions(), or the recorded one.
+void add_input_findings(const Context& presumed, std::vector<Finding> findings, Report& report) {
+  for (Finding& note : findings) {
+    if (note.rule == RuleId::missing_rank) {
+      note_who_waits_for_missing(presumed, report.ranks_missing, note);
+    }
+  }
+  report.findings.insert(report.findings.end(), findings.begin(), findings.end());
+}
+
+// Whether the verdict would be `findings` for a job that is known to have hung. Costs another
+// verify().
+bool is_decided_if_hung(const trace::Run& run, VerifyOptions options) {
+  options.hung = true;
+  return verify(run, options).verdict == Verdict::findings;
+}
+
 }  // namespace
 
 Report verify(const trace::Run& run, const VerifyOptions& options) {
-  Report report;
   // Without any end mark, the traces were copied while the job ran, or the whole job died at once:
   // a rank with fewer calls may just have been slower.
   const bool unended =
@@ -457,12 +487,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                   [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool may_go_on = options.live || (unended && !options.hung);
   InputState input = check_input(run, options.live || options.hung);
-  report.ranks_expected = run.world_size;
-  for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
-  report.ranks_missing = std::move(input.missing);
-  report.ranks_damaged = std::move(input.damaged);
-  report.events = run.event_count();
-  report.hung = options.hung;
+  Report report = start_report(run, input, options.hung);
 
   // What the analyses share: streams, what every rank's batch held, and how far each rank gets.
   const std::vector<GroupStreams> groups = group_streams(run);
@@ -484,7 +509,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   replaying.live = may_go_on;
   replaying.hung = options.hung;
   replaying.semantics = semantics;
-  const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, questions.search);
+  const ReplayResult where =
+      replay_as_recorded(run, groups, agreement, replaying, questions.search);
   std::optional<OddProgram> odd_program;
   std::optional<UnevenExchange> uneven_exchange;
   if (!where.wait_points.empty()) {
@@ -508,26 +534,18 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                          may_go_on && !positions,
                          semantics,
                          positions.has_value()};
-  add_unexplained(context, positions ? &presumed : nullptr, options.live, questions, report.findings);
-  for (Finding& note : input.findings) {
-    if (note.rule == RuleId::missing_rank) {
-      note_who_waits_for_missing(presumed, report.ranks_missing, note);
-    }
-  }
-  report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
+  add_unexplained(context, positions ? &presumed : nullptr, options.live, questions,
+                  report.findings);
+  add_input_findings(presumed, std::move(input.findings), report);
   add_job_evidence(run, report);
   sort_findings(report.findings);
   label_findings(context, report.findings);
   note_unexplained_hang(report, run, questions);
   list_unknowns(context, questions, report);
   report.verdict = verdict_of(report, run, questions);
-  if (report.verdict == Verdict::inconclusive && !options.live && !options.hung &&
-      !where.wait_points.empty()) {
-    VerifyOptions hung = options;
-    hung.hung = true;
-    if (verify(run, hung).verdict == Verdict::findings)
-      report.unknown.insert(report.unknown.begin() + std::ssize(questions.undecided), kUnlessHung);
-  }
+  const bool may_have_hung = !options.live && !options.hung && !where.wait_points.empty();
+  if (report.verdict == Verdict::inconclusive && may_have_hung && is_decided_if_hung(run, options))
+    report.unknown.insert(report.unknown.begin() + std::ssize(questions.undecided), kUnlessHung);
   return report;
 }
 

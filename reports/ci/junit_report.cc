@@ -1,3 +1,4 @@
+// Findings as JUnit XML: one test case per finding, and one for the verdict.
 #include <cstddef>
 #include <utility>
 #include <vector>

@@ -1,3 +1,5 @@
+// The report as text, for a terminal: the headline, then each finding with a picture of the calls
+// around it.
 #include <algorithm>
 #include <array>
 #include <optional>

@@ -37,6 +37,8 @@
 #include "runtime/models/parameters.h"
 #include "runtime/record/recorder.h"
 
+namespace lockstep::runtime {
+
 // Gathers the features of all ranks' batches, for a contrastive loss over all of them.
 //
 // Source of the idea and of its gradient: "loss local, features global" of OpenCLIP (Cherti et al.,
@@ -44,9 +46,6 @@
 // the rows of its own pairs against all columns. The gradient of a gathered row is the sum over the
 // ranks that used it, so a reduce-scatter. The mean of the ranks' gradients is then that of the
 // whole batch's loss.
-
-namespace lockstep::runtime {
-
 class FeatureGather {
  public:
   // `with_gradient` false: gradients do not flow back to other ranks' features, which is a mistake

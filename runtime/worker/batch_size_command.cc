@@ -1,3 +1,4 @@
+// lockstep-worker batch-size: finds the largest batch that fits into memory, by trying.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>

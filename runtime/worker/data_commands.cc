@@ -1,3 +1,5 @@
+// lockstep-worker data: checks a data set, tokenizes, shows what a sampler draws, decodes an image,
+// and writes the built-in data set as files.
 #include <csignal>
 #include <cstdio>
 #include <string>

@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
+namespace lockstep::sim {
+
 // Grid: the points of a sweep, by number. A point has a digit for each axis, the index of its
 // value; the last axis varies fastest.
-
-namespace lockstep::sim {
 
 using PointId = std::uint64_t;
 using Digits = std::vector<std::size_t>;

@@ -1,3 +1,6 @@
+// All-to-alls whose splits contradict each other. The splits of all members form a matrix: what
+// rank i sends to j must be what j expects from i. Without recorded splits, the totals are
+// compared.
 #include <algorithm>
 #include <optional>
 #include <set>

@@ -1,3 +1,5 @@
+// The overview of the page: a cell for every rank, in rows of process groups or hosts, and a table
+// with a row for every rank behind the cells.
 #include <algorithm>
 #include <cstdint>
 #include <map>

@@ -1,3 +1,5 @@
+// The calls of a culprit beside those of its peers, aligned as a diff. The alignment is the longest
+// common subsequence of two streams, within a window around the finding.
 #include <algorithm>
 
 #include <fmt/core.h>

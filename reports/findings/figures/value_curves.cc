@@ -1,3 +1,5 @@
+// Curves of recorded values over the steps: the loss, and norms of gradients and parameters. Ranks
+// with equal curves share a line; steps in which ranks differ are marked.
 #include <algorithm>
 #include <array>
 #include <charconv>

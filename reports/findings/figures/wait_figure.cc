@@ -1,3 +1,6 @@
+// The picture of who waits for whom: a box for ranks that wait alike, an arrow per wait. A box is
+// in a column by the longest path to one that waits for nobody; ranks that wait for each other form
+// a ring.
 #include <algorithm>
 #include <cstdlib>
 #include <deque>

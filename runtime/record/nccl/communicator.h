@@ -17,12 +17,11 @@
 #include "trace/formats/ring/writer.h"
 #include "trace/signature.h"
 
+namespace lockstep::runtime {
+
 // A rank's ring file, and the number of its calls on the device now. For the profiler: calls that
 // began and are not complete. For the preloaded library: calls that NCCL was given and that are not
 // complete.
-
-namespace lockstep::runtime {
-
 struct RecordedRank {
   std::unique_ptr<trace::RingWriter> ring;  // null: it could not be made
   std::atomic<std::int64_t> on_device{0};

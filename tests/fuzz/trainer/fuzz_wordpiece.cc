@@ -24,7 +24,7 @@ void check_ids(const runtime::Vocabulary& vocabulary, const std::vector<runtime:
       "[CLS] first, [SEP] last");
   for (const runtime::TokenId id : ids) {
     LOCKSTEP_CHECK(id >= 0 && static_cast<std::size_t>(id) < vocabulary.size(),
-                   "ids are places in the vocabulary");
+                   "ids are indices in the vocabulary");
   }
 }
 

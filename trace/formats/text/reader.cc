@@ -1,3 +1,5 @@
+// Reads the text form, one JSON object per line (docs/trace-format.md). A line that cannot be used
+// is counted as damage, and the next one is read.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -16,9 +16,9 @@
 // no part in the matching.
 //
 // Which parameters get a gradient: with at least one image in the batch, all, except for an expert
-// that no image of the batch passes. A text-only batch:
-// text.*, text_proj.* and text_head.*; the other gradients stay undefined. (With exactly one image
-// there are no negatives: the contrastive loss is 0, its gradients are defined and 0.)
+// that no image of the batch passes. With a text-only batch, text.*, text_proj.* and text_head.*;
+// the other gradients stay undefined. (With exactly one image there are no negatives: the
+// contrastive loss is 0, its gradients are defined and 0.)
 #pragma once
 
 #include <functional>

@@ -447,7 +447,8 @@ std::optional<Totals> totals_of(const Context& context, const GroupStreams& grou
   return out;
 }
 
-// The same for any two members of the group; the first one that another one's program explains.
+// As program_divergence_at(), for the first member and the first of the others whose program
+// diverges from it.
 std::optional<Deviation> program_divergence_in(const Context& context, std::size_t g,
                                                std::size_t instance) {
   constexpr std::size_t kMaxMembers = 8;  // asked; a group's members mostly do the same

@@ -177,12 +177,15 @@ ProcessGroups::Ptr ProcessGroups::make(const Members& members, const std::string
           ? Ptr(c10::make_intrusive<DirectGroup>(members.store, members.rank, members.size))
           : c10::make_intrusive<c10d::ProcessGroup>(members.store, members.rank, members.size);
   group->setDefaultBackend(own ? Type::NCCL : Type::GLOO);
+  // On a device that queues calls, completions are polled (WorkWatch).
   std::optional<RecordingBackend::OnDevice> on_device;
   if (device_->queues()) {
     if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
     on_device.emplace(
         RecordingBackend::OnDevice{*watch_, device_time_, [this] { return device_->mark(); }});
   }
+  // Gloo: for tensors on the host; beside NCCL under a name of its own, because the two backends
+  // count their calls apart. Without NCCL, also for tensors on a GPU.
   if (host) {
     const auto recorded = c10::make_intrusive<RecordingBackend>(
         std::move(host), recorder_,

@@ -189,6 +189,7 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   Result<trace::Run> run = trace::load_run(failure.paths, failure.load);
   if (!run) return reports::fail(run.error());
   const std::string& path = failure.paths.front();
+  // What the traces show must be something that calls alone can show again.
   const verify::Report report = verify::verify(*run);
   if (const auto error = find_obstacle(report, path)) {
     return reports::fail(*error, report.verdict == verify::Verdict::inconclusive
@@ -200,6 +201,7 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   const Result<trace::Run> program = replay_program(std::move(*run), options);
   if (!program) return reports::fail(program.error());
   if (const Status fits = check_tensors(*program); !fits) return reports::fail(fits.error());
+  // The calls are judged before anything is written: they must lead to the same verdict.
   const Result<Scenario::Expect> expect = expectation_of_replay(report, *program, failure);
   if (!expect) return reports::fail(expect.error());
 

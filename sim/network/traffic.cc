@@ -301,6 +301,7 @@ class Loads {
 
 Pattern pattern_of(trace::Op op, const GroupLayout& layout, const Price& price, bool sharp) {
   if (layout.ranks < 2) return Pattern::none;
+  // By NCCL's choice where there is one; otherwise by Gloo's algorithms.
   if (price.chosen) {
     switch (price.chosen->algorithm) {
       case NcclAlgorithm::tree:

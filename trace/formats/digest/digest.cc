@@ -163,6 +163,8 @@ std::size_t most_expanded(std::size_t bytes) {
 
 Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
                     const DigestOrigin& origin) {
+  // Values first: columns refer to them by their numbers, which follow from their order by bytes.
+  // So the digest does not depend on the order of the traces.
   DigestValues values(tables);
   for (const RankTrace& trace : traces) values.add(trace);
   values.number();
@@ -176,6 +178,7 @@ Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
     for (std::size_t i = 0; i < kDigestColumns; ++i)
       row.columns[i] = &*columns[i].try_emplace(std::move(coded[i])).first;
   }
+  // Ranks refer to columns by their numbers, too: a column that ranks share is written once.
   DigestWriter out;
   out.text(origin.format);
   write_all_unreadable(out, origin.unreadable);

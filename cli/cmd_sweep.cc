@@ -152,25 +152,25 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
   Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
   if (!read) return read.error();
   if (!*read) return command;
-  sim::SweepFile& said = **read;
+  sim::SweepFile& in_file = **read;
   // Paths in a sweep file are relative to its folder.
   const auto path = [&](const std::string& name) {
     return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
   };
-  command.job = path(said.plan.empty() ? said.scenario : said.plan);
+  command.job = path(in_file.plan.empty() ? in_file.scenario : in_file.plan);
   // An option replaces what the file says; only --vary adds to it.
   if (command.machines.empty())
-    for (const std::string& name : said.machines)
+    for (const std::string& name : in_file.machines)
       command.machines.push_back(sim::machine_seen_from(file, name));
   if (command.calibrations.empty())
-    for (const std::string& name : said.calibrations)
+    for (const std::string& name : in_file.calibrations)
       command.calibrations.push_back(sim::machine_seen_from(file, name));
-  command.axes = std::move(said.axes);
-  if (command.best.empty()) command.best = said.best.value_or("");
-  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
-  if (command.trials == 0) command.trials = static_cast<sim::PointId>(said.trials.value_or(0));
-  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
-  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
+  command.axes = std::move(in_file.axes);
+  if (command.best.empty()) command.best = in_file.best.value_or("");
+  if (command.memory_limit.empty()) command.memory_limit = in_file.memory_limit.value_or("");
+  if (command.trials == 0) command.trials = static_cast<sim::PointId>(in_file.trials.value_or(0));
+  if (!command.seed && in_file.seed) command.seed = static_cast<std::uint64_t>(*in_file.seed);
+  if (command.steps == 0) command.steps = static_cast<int>(in_file.steps.value_or(0));
   return command;
 }
 

@@ -84,13 +84,13 @@ Result<std::string> torch_version_of(const std::string& python) {
       "f = pathlib.Path(s.origin).parent / 'version.py' if s and s.origin else None\n"
       "v = re.search(r\"__version__ = '([0-9.]+)\", f.read_text()) if f else None\n"
       "print(v.group(1) if v else '')\n";
-  const std::optional<std::string> said = output_of({python, "-c", kAsk});
-  if (!said || said->empty()) {
+  const std::optional<std::string> version = output_of({python, "-c", kAsk});
+  if (!version || version->empty()) {
     return Error{"there is no torch in the Python that the command starts",
                  {python},
                  "name the Python of the job with --python"};
   }
-  return *said;
+  return *version;
 }
 
 Result<std::string> recorder_for(const std::string& named, const std::string& python,

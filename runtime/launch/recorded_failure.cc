@@ -183,7 +183,7 @@ std::string calls_in_words(const trace::Run& program) {
 }  // namespace
 
 reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
-                                                 std::ostream& said) {
+                                                 std::ostream& stream) {
   if (const Status ok = check_names(failure); !ok) return reports::fail(ok.error());
   const ProgressLine progress("reading traces");
   Result<trace::Run> run = trace::load_run(failure.paths, failure.load);
@@ -218,9 +218,9 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   Status written = write_calls(*program, folder);
   if (written) written = write_file(file.string(), replay_scenario_text(scenario));
   if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
-  said << "wrote " << printable(file.string()) << " and " << printable(folder.string())
-       << "/\n      " << calls_in_words(*program) << "\nit expects: " << in_words(scenario.expect)
-       << "\n";
+  stream << "wrote " << printable(file.string()) << " and " << printable(folder.string())
+         << "/\n      " << calls_in_words(*program) << "\nit expects: " << in_words(scenario.expect)
+         << "\n";
   return reports::ExitStatus::clean;
 }
 

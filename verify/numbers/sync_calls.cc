@@ -18,8 +18,8 @@ Average average_of(std::string_view tag) {
   constexpr std::string_view kWord = "average=";
   const std::size_t at = tag.find(kWord);
   if (at == std::string_view::npos) return Average::undeclared;
-  const std::string_view said = tag.substr(at + kWord.size());
-  const std::string_view word = said.substr(0, said.find(' '));
+  const std::string_view value = tag.substr(at + kWord.size());
+  const std::string_view word = value.substr(0, value.find(' '));
   if (word == "world") return Average::world;
   if (word == "contributors") return Average::contributors;
   if (word == "sum") return Average::sum;

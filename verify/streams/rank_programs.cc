@@ -188,8 +188,8 @@ bool RankPrograms::same(std::uint32_t a, std::uint32_t i, std::uint32_t b, std::
   return !is_message(x) || peers_correspond(a, i, b, j);
 }
 
-// As far away in the order of their groups, or at the same place of it. (A root is at one place;
-// partners in a butterfly are apart by the same bits.)
+// The peers are equally far away in their groups, or have the same group rank (a root does), or
+// differ from the caller in the same bits (partners in a butterfly do).
 bool RankPrograms::peers_correspond(std::uint32_t a, std::uint32_t i, std::uint32_t b,
                                     std::uint32_t j) const {
   const std::uint32_t own_a = group_of(a, i).index, own_b = group_of(b, j).index;

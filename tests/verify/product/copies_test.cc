@@ -9,6 +9,7 @@
 
 #include "tests/support/sanitized.h"
 #include "tests/support/trace_text.h"
+#include "tests/verify/product/small_product.h"
 #include "tests/verify/program.h"
 #include "trace/derivation.h"
 #include "verify/certificates/certificate.h"

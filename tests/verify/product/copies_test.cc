@@ -200,7 +200,7 @@ TEST(Copies, HaveNoCertificate) {
   ASSERT_EQ(decision.verdict, ProductVerdict::safe);
   const auto none = write_certificate(model, decision);
   ASSERT_FALSE(none);
-  EXPECT_THAT(none.error().message, HasSubstr("copy of the model"));
+  EXPECT_THAT(none.error().message, HasSubstr("do not cover copies of a model"));
 }
 
 TEST(Copies, AreReadAndWritten) {

@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 // Fewer blocks are listed in full, which is as short as folding them, and more precise.
-constexpr std::size_t kFewestFolded = 5;
+constexpr std::size_t kMinFolded = 5;
 
 // Consecutive numbers: "4-7".
 struct Block {
@@ -41,7 +41,7 @@ struct Repeated {
 // The longest such run that starts at blocks[begin]. At most two blocks may be missing: for example
 // the rank that stopped is not among the ranks that wait for it.
 Repeated repeated(const std::vector<Block>& blocks, std::size_t begin) {
-  constexpr std::size_t kMostMissing = 2;
+  constexpr std::size_t kMaxMissingBlocks = 2;
   Repeated out;
   if (begin + 1 == blocks.size()) return out;
   const Block& first = blocks[begin];
@@ -52,7 +52,7 @@ Repeated repeated(const std::vector<Block>& blocks, std::size_t begin) {
     if (blocks[i].first == expected) {
       ++out.count;
       ++i;
-    } else if (blocks[i].first == expected + distance && out.missing.size() < kMostMissing) {
+    } else if (blocks[i].first == expected + distance && out.missing.size() < kMaxMissingBlocks) {
       out.missing.push_back({expected, expected + first.size() - 1});
     } else {
       break;
@@ -102,7 +102,7 @@ std::string folded_ranges(std::span<const std::int32_t> sorted) {
     if (i > 0) out += ',';
     const Block& block = blocks[i];
     const Repeated same = repeated(blocks, i);
-    if (same.count < kFewestFolded) {
+    if (same.count < kMinFolded) {
       // Two in a row are not a range: "3,4", but "3-5".
       if (block.size() == 2)
         out.append(std::to_string(block.first)).append(",").append(std::to_string(block.last));

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 // A unit, as a multiple of the base unit (ps, bytes, bits per second, FLOP/s).
 struct Unit {
@@ -115,7 +115,7 @@ Decimal read_decimal(std::string_view text) {
     ++digits_seen;
     const std::int64_t digit = c - '0';
     // Keeps reading, so that the unit is found and the message is about the size.
-    if (number.digits > (kMost - digit) / 10) {
+    if (number.digits > (kMax - digit) / 10) {
       number.too_long = true;
       continue;
     }
@@ -154,7 +154,7 @@ Result<std::int64_t> parse(std::string_view text, const UnitKind& kind) {
     }
   }
   // Strictly below the largest value, which means "forever".
-  if (factor != 0 && number.digits > (kMost - 1) / factor)
+  if (factor != 0 && number.digits > (kMax - 1) / factor)
     return refusal(text, "is too large", kind);
   const std::int64_t value = number.digits * factor;
   if (value == 0 && !kind.may_be_zero) return refusal(text, "is zero, but must be more", kind);

@@ -45,7 +45,7 @@ class Rational {
     const auto left = product(a.numerator_, b.denominator_ / shared);
     const auto right = product(b.numerator_, a.denominator_ / shared);
     const auto denominator = product(a.denominator_, b.denominator_ / shared);
-    if (!left || !right || !denominator || *left > kMost - *right) return overflown();
+    if (!left || !right || !denominator || *left > kMax - *right) return overflown();
     return {*left + *right, *denominator};
   }
   friend constexpr bool operator==(const Rational&, const Rational&) = default;
@@ -69,7 +69,7 @@ class Rational {
   }
 
  private:
-  static constexpr Int128 kMost = ~(static_cast<Int128>(1) << 127);
+  static constexpr Int128 kMax = ~(static_cast<Int128>(1) << 127);
 
   static constexpr Rational overflown() {
     Rational value;
@@ -77,7 +77,7 @@ class Rational {
     return value;
   }
   static constexpr std::optional<Int128> product(Int128 a, Int128 b) {
-    if (b != 0 && a > kMost / b) return std::nullopt;
+    if (b != 0 && a > kMax / b) return std::nullopt;
     return a * b;
   }
   constexpr void reduce() {

@@ -51,9 +51,9 @@ ScreenSize terminal_size(int descriptor) {
 }
 
 std::size_t stdout_columns() {
-  constexpr std::size_t kFewest = 60;
-  constexpr std::size_t kMost = 200;
-  return std::clamp(terminal_size(STDOUT_FILENO).width, kFewest, kMost);
+  constexpr std::size_t kMin = 60;
+  constexpr std::size_t kMax = 200;
+  return std::clamp(terminal_size(STDOUT_FILENO).width, kMin, kMax);
 }
 
 std::string fit_error(std::string_view text, std::size_t columns) {
@@ -97,11 +97,11 @@ TerminalScreen::~TerminalScreen() { out_ << kGiveBack << std::flush; }
 
 void TerminalScreen::draw(const std::string& text) { out_ << drawn_over(text) << std::flush; }
 
-Patience::Patience(std::string doing) : doing_(std::move(doing)) {
+ProgressLine::ProgressLine(std::string doing) : doing_(std::move(doing)) {
   if (::isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { show(); });
 }
 
-Patience::~Patience() {
+ProgressLine::~ProgressLine() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -111,7 +111,7 @@ Patience::~Patience() {
   thread_.join();
 }
 
-void Patience::show() {
+void ProgressLine::show() {
   std::unique_lock lock(mutex_);
   int seconds = 0;
   while (!ended_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))

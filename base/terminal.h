@@ -82,16 +82,16 @@ class TerminalScreen {
   std::ostream& out_;
 };
 
-// Patience: shows the user at a terminal that a slow command is still working.
+// ProgressLine: shows the user at a terminal that a slow command is still working.
 
 // While it lives, and after the first second, a line on standard error counts the seconds; it is
 // erased at the end. Does nothing if standard error is not a terminal. Uses a thread of its own.
-class Patience {
+class ProgressLine {
  public:
-  explicit Patience(std::string doing);
-  ~Patience();
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
+  explicit ProgressLine(std::string doing);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
  private:
   void show();

@@ -176,11 +176,15 @@ void add_check_certificate(CLI::App& app, reports::ExitStatus& status) {
                    "the traces of the run")
       ->type_name("")
       ->required();
-  command->add_option("--format", options->load.format,
-                      "For a run: read the files as this format;\ndefault: by content");
-  command->add_option("--rank-pattern", options->load.rank_pattern,
-                      "For a run: regular expression whose first\n"
-                      "group is the rank in a file's name");
+  command
+      ->add_option("--format", options->load.format,
+                   "For a run: read the files as this format;\ndefault: by content")
+      ->type_name("NAME");
+  command
+      ->add_option("--rank-pattern", options->load.rank_pattern,
+                   "For a run: regular expression whose first\n"
+                   "group is the rank in a file's name")
+      ->type_name("REGEX");
   command->footer(kCheckCertificateFooter);
   command->callback([options, &status] { status = run_check(*options); });
 }

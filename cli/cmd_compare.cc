@@ -37,7 +37,7 @@ Exit status: 0 the same up to rounding, 1 they differ, 2 bad usage,
 3 nothing to compare.)";
 
 Result<verify::Comparison> compare(const CompareCommand& command) {
-  const Patience patience("comparing");
+  const ProgressLine progress("comparing");
   if (command.first == "-" && command.second == "-")
     return Error{"standard input is one run, and two are compared", {}, "name a file or a folder"};
   // Without evidence: only recorded values are compared, and logs have none.

@@ -43,6 +43,7 @@ constexpr const char* kCompletionFooter = R"(Examples:
       > ~/.local/share/bash-completion/completions/lockstep
     lockstep completion zsh > "${fpath[1]}/_lockstep"
     lockstep completion fish > ~/.config/fish/completions/lockstep.fish
+
 The Debian package installs them.)";
 
 // The scripts turn the output of this program into the shell's form: each line is a word, a tab and

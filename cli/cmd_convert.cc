@@ -106,7 +106,7 @@ Result<std::vector<std::string>> rank_files(const trace::Run& run, const Convert
 }
 
 reports::ExitStatus convert_to_text(const ConvertCommand& command) {
-  const Patience patience("converting");
+  const ProgressLine progress("converting");
   const Result<trace::Run> run = trace::load_run(command.paths, command.load);
   if (!run) return reports::fail(run.error());
   const Result<std::vector<std::string>> files =
@@ -128,7 +128,7 @@ reports::ExitStatus convert_to_text(const ConvertCommand& command) {
 }
 
 reports::ExitStatus convert_to_chakra(const ConvertCommand& command) {
-  const Patience patience("converting");
+  const ProgressLine progress("converting");
   trace::LoadOptions load = command.load;
   load.work = true;
   const Result<trace::Run> run = trace::load_run(command.paths, load);
@@ -157,7 +157,7 @@ reports::ExitStatus convert_to_digest(const ConvertCommand& command) {
   // Not load_run(): a digest keeps traces as they were read, and links them where it is read, with
   // those of the other digests.
   Result<trace::LoadedTraces> loaded = [&] {
-    const Patience patience("reading traces");
+    const ProgressLine progress("reading traces");
     return trace::load_traces(command.paths, command.load);
   }();
   if (!loaded) return reports::fail(loaded.error());

@@ -32,7 +32,10 @@ constexpr const char* kRunFooter = R"(Examples:
     lockstep run --check --quiet scenarios/
 
 Traces, logs, results and report.json of a run stay in its folder; judge them
-again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
+again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.
+
+Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
+4 the tool failed; with --check 0 as expected, 1 not.)";
 
 // Studies are run by `sweep`; until the next release `run` still accepts a single one.
 reports::ExitStatus run(runtime::RunOptions options) {

@@ -148,8 +148,10 @@ void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   what->require_option(1);
   command
       ->add_option("--strategy", options->example.strategy, "Strategy of the example; default: ddp")
+      ->type_name("NAME")
       ->needs(make_new);
   command->add_option("--remedy", options->example.remedy, "Remedy of the example; default: none")
+      ->type_name("NAME")
       ->needs(make_new);
   command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
       ->type_name("");

@@ -76,7 +76,7 @@ struct TrialsCommand {
 void add_trials(CLI::App& command, TrialsCommand& options);
 
 // Parses "compute=5%,communication=10%,image=20%,text=3%"; an empty text means no jitter. Errors:
-// an unknown name, a name twice, not a percentage, more than kMostJitter.
+// an unknown name, a name twice, not a percentage, more than kMaxJitter.
 Result<sim::Jitter> parse_jitter(const std::string& text);
 
 // The options of the trials. Errors: those of parse_jitter; trials without variation; options of

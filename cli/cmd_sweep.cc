@@ -152,25 +152,25 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
   Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
   if (!read) return read.error();
   if (!*read) return command;
-  sim::SweepFile& said = **read;
+  sim::SweepFile& in_file = **read;
   // Paths in a sweep file are relative to its folder.
   const auto path = [&](const std::string& name) {
     return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
   };
-  command.job = path(said.plan.empty() ? said.scenario : said.plan);
+  command.job = path(in_file.plan.empty() ? in_file.scenario : in_file.plan);
   // An option replaces what the file says; only --vary adds to it.
   if (command.machines.empty())
-    for (const std::string& name : said.machines)
+    for (const std::string& name : in_file.machines)
       command.machines.push_back(sim::machine_seen_from(file, name));
   if (command.calibrations.empty())
-    for (const std::string& name : said.calibrations)
+    for (const std::string& name : in_file.calibrations)
       command.calibrations.push_back(sim::machine_seen_from(file, name));
-  command.axes = std::move(said.axes);
-  if (command.best.empty()) command.best = said.best.value_or("");
-  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
-  if (command.trials == 0) command.trials = static_cast<sim::PointId>(said.trials.value_or(0));
-  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
-  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
+  command.axes = std::move(in_file.axes);
+  if (command.best.empty()) command.best = in_file.best.value_or("");
+  if (command.memory_limit.empty()) command.memory_limit = in_file.memory_limit.value_or("");
+  if (command.trials == 0) command.trials = static_cast<sim::PointId>(in_file.trials.value_or(0));
+  if (!command.seed && in_file.seed) command.seed = static_cast<std::uint64_t>(*in_file.seed);
+  if (command.steps == 0) command.steps = static_cast<int>(in_file.steps.value_or(0));
   return command;
 }
 
@@ -186,7 +186,7 @@ Result<SweepInputs> load_sweep(const SweepCommand& command) {
 }
 
 // Each trial is a row that is kept in memory and written to a file; larger grids are searched.
-constexpr sim::PointId kMostSweepTrials = 100'000;
+constexpr sim::PointId kMaxSweepTrials = 100'000;
 
 constexpr const char* kSweepFooter = R"(Examples:
   Which strategy, on how many ranks, with which batch?
@@ -335,7 +335,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   const sim::Grid& grid = variation.grid();
   // "ranks=1..256" times "batch=1..64" times five strategies are 81,920 points; one more key is too
   // many.
-  if (command.trials == 0 && grid.size() > kMostSweepTrials)
+  if (command.trials == 0 && grid.size() > kMaxSweepTrials)
     return Error{fmt::format("this grid has {} points, too many to try all", grouped(grid.size())),
                  {},
                  "search it: --trials 200"};
@@ -464,7 +464,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
       ->add_option("--trials", options->trials,
                    "Try at most N points: if the grid has more, search\ninstead of trying all")
       ->type_name("N")
-      ->check(CLI::Range(sim::PointId{1}, kMostSweepTrials));
+      ->check(CLI::Range(sim::PointId{1}, kMaxSweepTrials));
   // CLI11 would take -1 for a large number.
   command->add_option("--seed", options->seed, "Seed of the search; default: 1")
       ->type_name("N")

@@ -151,12 +151,16 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
                    "scenario, or a folder with product.json")
       ->type_name("")
       ->required();
-  command->add_option("--format", options->traces.load.format,
-                      "Read the files as this format (below);\n"
-                      "default: by content");
-  command->add_option("--rank-pattern", options->traces.load.rank_pattern,
-                      "Regular expression whose first group is\n"
-                      "the rank in a file's name");
+  command
+      ->add_option("--format", options->traces.load.format,
+                   "Read the files as this format (below);\n"
+                   "default: by content")
+      ->type_name("NAME");
+  command
+      ->add_option("--rank-pattern", options->traces.load.rank_pattern,
+                   "Regular expression whose first group is\n"
+                   "the rank in a file's name")
+      ->type_name("REGEX");
   command
       ->add_option("--expect-ranks", options->traces.load.expect_ranks,
                    "Number of ranks of the job: ranks without a\n"

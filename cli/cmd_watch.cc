@@ -19,7 +19,9 @@ constexpr const char* kWatchFooter = R"(Examples:
 
 Reads the ring files in DIR, which the job writes while it runs, and changes
 nothing there. Ends when every rank has ended, or when it is proven that the job
-can never continue. Details: docs/watch.md.)";
+can never continue. Details: docs/watch.md.
+
+Exit status: 0 clean, 1 findings, 2 bad usage, 3 inconclusive.)";
 
 }  // namespace
 

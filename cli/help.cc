@@ -1,3 +1,5 @@
+// How `--help` looks: an option's name and value, its description beside or below them, at most 80
+// columns; and the examples of each command in its footer.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -27,9 +27,9 @@ constexpr const char* kLibrary = "liblockstep_record.so";
 // The version of torch that a recorder was built for: the library contains it as text. Empty if the
 // file is not a recorder.
 std::string version_of_recorder(const fs::path& library) {
-  constexpr std::size_t kMost = std::size_t{1} << 28U;
+  constexpr std::size_t kMax = std::size_t{1} << 28U;
   constexpr std::string_view kKey = "LOCKSTEP_RECORDS_TORCH=";
-  const Result<std::string> bytes = read_file(library.string(), kMost);
+  const Result<std::string> bytes = read_file(library.string(), kMax);
   if (!bytes) return {};
   const std::size_t at = bytes->find(kKey);
   if (at == std::string::npos) return {};
@@ -66,8 +66,8 @@ std::string found_in_path(const std::string& program) {
 std::string python_of(const std::string& program) {
   // "/opt/conda/bin/python3.11".
   if (fs::path(program).filename().string().starts_with("python")) return program;
-  constexpr std::size_t kMost = std::size_t{1} << 24U;  // scripts are small, programs are not read
-  const Result<std::string> text = read_file(program, kMost);
+  constexpr std::size_t kMax = std::size_t{1} << 24U;  // scripts are small, programs are not read
+  const Result<std::string> text = read_file(program, kMax);
   if (!text || !text->starts_with("#!")) return {};
   // "#!/usr/bin/env python3" has it in the second word, "#!/opt/conda/bin/python" in the first.
   std::istringstream words(text->substr(2, text->find('\n') - 2));
@@ -84,13 +84,13 @@ Result<std::string> torch_version_of(const std::string& python) {
       "f = pathlib.Path(s.origin).parent / 'version.py' if s and s.origin else None\n"
       "v = re.search(r\"__version__ = '([0-9.]+)\", f.read_text()) if f else None\n"
       "print(v.group(1) if v else '')\n";
-  const std::optional<std::string> said = output_of({python, "-c", kAsk});
-  if (!said || said->empty()) {
+  const std::optional<std::string> version = output_of({python, "-c", kAsk});
+  if (!version || version->empty()) {
     return Error{"there is no torch in the Python that the command starts",
                  {python},
                  "name the Python of the job with --python"};
   }
-  return *said;
+  return *version;
 }
 
 Result<std::string> recorder_for(const std::string& named, const std::string& python,

@@ -1,3 +1,5 @@
+// Command lines of earlier releases: each is rewritten as the command that replaced it, with a note
+// that says so.
 #include <algorithm>
 #include <initializer_list>
 #include <utility>

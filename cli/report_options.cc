@@ -71,7 +71,7 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options) {
             }
           },
           "In sarif, github and gitlab: replace the start FROM\n"
-          "of paths by TO, their place in the repository:\n/app=")
+          "of paths by TO, their path in the repository:\n/app=")
       ->type_name("FROM=TO")
       ->allow_extra_args(false);
   command.add_flag("--stacks", options.stacks,

@@ -164,10 +164,10 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
 Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
   const Result<trace::Op> op = op_of(command);
   if (!op) return op.error();
-  if (command.ranks < 2 || command.ranks > sim::kMostRanks)
+  if (command.ranks < 2 || command.ranks > sim::kMaxRanks)
     return Error{fmt::format("--ranks: {} ranks", command.ranks),
                  {},
-                 fmt::format("give from 2 to {}", sim::kMostRanks)};
+                 fmt::format("give from 2 to {}", sim::kMaxRanks)};
   const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);

@@ -103,7 +103,7 @@ Result<sim::Machine> links_of(const TraceCommand& command) {
                  command.gamma.empty() ? std::nullopt : std::optional(command.gamma));
   if (!link) return link.error();
   sim::Machine machine;
-  machine.ranks_per_node = sim::kMostRanks;  // one level: all ranks on one node
+  machine.ranks_per_node = sim::kMaxRanks;  // one level: all ranks on one node
   machine.links = {*link};
   return machine;
 }
@@ -287,7 +287,8 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("TIME")
       ->capture_default_str();
   command->add_flag("--apart", options->apart, "Simulate every rank, even if several do the same");
-  command->add_option("--format", options->load.format, "Read the files as this format");
+  command->add_option("--format", options->load.format, "Read the files as this format")
+      ->type_name("NAME");
   command
       ->add_option("--traces", options->traces,
                    "Write the simulated run here, as traces that other\ncommands read")

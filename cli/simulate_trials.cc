@@ -32,8 +32,8 @@ Status read_item(std::string_view item, sim::Jitter& out) {
   number.remove_suffix(1);
   const double percent = parse_number<double>(number).value_or(-1);
   if (!(percent > 0)) return bad(item, "is not a percentage above 0");
-  if (percent > 100 * sim::kMostJitter)
-    return bad(item, fmt::format("is above {}%", 100 * sim::kMostJitter));
+  if (percent > 100 * sim::kMaxJitter)
+    return bad(item, fmt::format("is above {}%", 100 * sim::kMaxJitter));
   if (out.*name->second != 0) return bad(item, "is given twice");
   out.*name->second = percent / 100;
   return Status::ok();

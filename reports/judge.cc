@@ -20,14 +20,14 @@ namespace lockstep::reports {
 namespace {
 
 Result<trace::Run> load_recorded(const TracesToJudge& traces) {
-  const Patience patience("reading traces");
+  const ProgressLine progress("reading traces");
   trace::LoadOptions options = traces.load;
   options.evidence = true;
   return trace::load_run(traces.paths, options);
 }
 
 verify::Report judge_recorded(const trace::Run& run, const verify::VerifyOptions& options) {
-  const Patience patience("verifying");
+  const ProgressLine progress("verifying");
   return verify::verify(run, options);
 }
 
@@ -70,7 +70,7 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
 namespace {
 
 Result<trace::Derivation> load_program(const std::string& folder) {
-  const Patience patience("reading traces");
+  const ProgressLine progress("reading traces");
   return trace::load_derivation(folder);
 }
 

@@ -75,7 +75,7 @@ void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tabl
 
 }  // namespace
 
-void drop_second_forms(std::vector<Piece>& pieces, bool evidence) {
+void drop_text_copies(std::vector<Piece>& pieces, bool evidence) {
   constexpr std::string_view kRing = ".ring";
   std::set<std::string> rings;
   for (const Piece& piece : pieces) {
@@ -144,7 +144,7 @@ void drop_digests_of_others(std::vector<Piece>& pieces) {
   });
 }
 
-void drop_strangers(std::vector<Piece>& pieces) {
+void drop_unrelated_files(std::vector<Piece>& pieces) {
   std::set<std::string> shapes;
   for (const Piece& piece : pieces) {
     if (!piece.traces.empty() && piece.rank) shapes.insert(shape_of(piece.name));

@@ -15,7 +15,7 @@ namespace lockstep::trace {
 
 // Drops text forms next to the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
 // text was made from it, and both would be two traces of one rank.
-void drop_second_forms(std::vector<Piece>& pieces, bool evidence);
+void drop_text_copies(std::vector<Piece>& pieces, bool evidence);
 
 // If several runs of a job recorded into one folder, keeps the newest: a rank that recorded nothing
 // in it has the file of an earlier run there. Returns the names of those dropped.
@@ -27,7 +27,7 @@ void drop_digests_of_others(std::vector<Piece>& pieces);
 // Drops files that are in a folder by chance (configs, checkpoints), but keeps the errors of files
 // that should have been traces: those that the user named, those with lockstep's endings, and those
 // whose name has the shape of a trace that was read.
-void drop_strangers(std::vector<Piece>& pieces);
+void drop_unrelated_files(std::vector<Piece>& pieces);
 
 // The error for folders in a folder that hold a trace of the same rank: the files of two runs, or
 // of two attempts, would make one run that never was.

@@ -1,5 +1,6 @@
 #include "trace/gpus.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -42,8 +43,8 @@ struct AgreedLocation {
 }  // namespace
 
 std::int32_t gpu_index(std::int64_t number) {
-  constexpr std::int64_t kMostGpus = 1024;  // of one host; the largest have some dozens
-  return number >= 0 && number < kMostGpus ? static_cast<std::int32_t>(number) : kNone;
+  constexpr std::int64_t kMaxGpus = 1024;  // of one host; the largest have some dozens
+  return number >= 0 && number < kMaxGpus ? static_cast<std::int32_t>(number) : kNone;
 }
 
 void locate_ranks(Run& run, std::span<const RankLocation> others) {
@@ -61,24 +62,34 @@ void locate_ranks(Run& run, std::span<const RankLocation> others) {
   }
 }
 
+namespace {
+
+// The ranks that claim a GPU, by its index.
+using GpuUsers = std::map<std::int32_t, std::set<Rank>>;
+
+// Whether the indices of a host's GPUs may not be those of nvidia-smi: each process probably counts
+// its own GPUs from 0. So it is if two ranks share an index, or if all have index 0. Ranks whose
+// host is not known may be on several hosts: there, only one index for all of them is doubtful.
+bool is_doubtful(const std::string& host, const GpuUsers& users) {
+  const bool one_index = users.size() == 1;
+  const bool only_zero = one_index && users.begin()->first == 0;
+  const bool shared = std::any_of(users.begin(), users.end(),
+                                  [](const auto& gpu) { return gpu.second.size() > 1; });
+  return only_zero || (shared && (one_index || !host.empty()));
+}
+
+}  // namespace
+
 void keep_plausible_gpus(Run& run) {
-  std::map<std::string, std::map<std::int32_t, std::set<Rank>>> users;  // by host and index
+  std::map<std::string, GpuUsers> users;  // by host
   const auto count = [&](const std::string& host, std::int32_t gpu, Rank rank) {
     if (gpu != kNone && rank.value != kNone) users[host][gpu].insert(rank);
   };
   for (const RankTrace& trace : run.ranks) count(trace.host, trace.gpu, trace.rank);
   for (const RankNote& note : run.notes) count(note.host, note.gpu, note.rank);
   std::set<std::string> doubtful;
-  for (const auto& [host, by_gpu] : users) {
-    bool shared = false;
-    for (const auto& [gpu, ranks] : by_gpu) shared |= ranks.size() > 1;
-    const bool one = by_gpu.size() == 1;
-    const bool only_zero = one && by_gpu.begin()->first == 0;
-    // A host's indices are doubtful if two ranks share one: probably each process counts its own
-    // GPUs from 0. Ranks whose host is not known may be on several hosts, so there only one index
-    // for all of them is doubtful.
-    if (only_zero || (shared && (one || !host.empty()))) doubtful.insert(host);
-  }
+  for (const auto& [host, by_gpu] : users)
+    if (is_doubtful(host, by_gpu)) doubtful.insert(host);
   for (RankTrace& trace : run.ranks)
     if (doubtful.contains(trace.host)) trace.gpu = kNone;
   for (RankNote& note : run.notes)

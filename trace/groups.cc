@@ -135,12 +135,12 @@ class Linker {
     for (const RankTrace* trace : traces_) missing.erase(trace->rank);
     for (const RankTrace* trace : others_) missing.erase(trace->rank);
     // Of all communicators together: a log may name many huge ones.
-    std::size_t left = kMostMembersAdded;
+    std::size_t left = kMaxMembersAdded;
     for (auto& [group, comm] : comms_)
       if (!comm.contradicted && !comm.is_whole()) fill_gaps(comm, missing, left);
   }
 
-  static constexpr std::size_t kMostMembersAdded = 1U << 18U;
+  static constexpr std::size_t kMaxMembersAdded = 1U << 18U;
 
   // `left`: how many members may still be added.
   static void fill_gaps(Comm& comm, const std::set<Rank>& missing, std::size_t& left) {

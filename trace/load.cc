@@ -79,10 +79,10 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     pieces = read_pieces(*files, *plan, options.threads, out.tables);
     // Drop duplicates first: the text form next to a ring file must be gone before earlier runs are
     // recognised, which counts traces.
-    drop_second_forms(pieces, options.evidence);
+    drop_text_copies(pieces, options.evidence);
     out.earlier_runs = drop_earlier_runs(pieces);
     drop_digests_of_others(pieces);
-    drop_strangers(pieces);
+    drop_unrelated_files(pieces);
     if (levels > 0) {
       if (const std::optional<Error> several = several_runs(pieces, paths)) return *several;
     }

@@ -84,7 +84,7 @@ std::optional<std::size_t> RankList::index_of(Rank rank) const {
     return static_cast<std::size_t>(at - all.begin());
   }
   const auto at = std::lower_bound(by_rank.begin(), by_rank.end(), rank,
-                                   [&](std::uint32_t place, Rank r) { return all[place] < r; });
+                                   [&](std::uint32_t index, Rank r) { return all[index] < r; });
   if (all[*at] != rank) return std::nullopt;
   return *at;
 }
@@ -105,7 +105,7 @@ std::optional<RankList> RankLists::intern(const std::vector<RankRange>& ranges) 
   if (!is_new) return known->second;
   std::size_t size = 0;
   for (const RankRange& range : ranges) size += range.size();
-  if (size > kMostExpanded - expanded_) {
+  if (size > kMaxExpanded - expanded_) {
     of_ranges_.erase(known);
     return std::nullopt;
   }

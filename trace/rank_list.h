@@ -45,8 +45,8 @@ class RankList {
   Rank highest() const { return list_->highest; }
   // No rank is in it twice.
   bool distinct() const { return list_ == nullptr || list_->distinct; }
-  // The rank's place in the list, from 0: its group rank. Nothing if it is not in it; the first
-  // place if it is in it twice. O(log size).
+  // The rank's index in the list: its group rank. Nothing if it is not in it; the first index if
+  // it is in it twice. O(log size).
   std::optional<std::size_t> index_of(Rank rank) const;
   bool contains(Rank rank) const { return index_of(rank).has_value(); }
 
@@ -65,7 +65,7 @@ class RankList {
     std::vector<Rank> ranks;
     std::uint64_t hash = 0;
     Rank lowest, highest;
-    // The places in `ranks`, in ascending order of ranks, and of places where one is in it twice.
+    // Indices in `ranks`, in ascending order of ranks, and of indices where one is in it twice.
     // Empty where the ranks grow strictly, as they usually do.
     std::vector<std::uint32_t> by_rank;
     bool distinct = true;
@@ -92,10 +92,10 @@ class RankLists {
   // O(size), and no allocation where the list is known.
   RankList intern(std::span<const Rank> ranks);
   // The list of these ranges, one after the other. Expanded once, however often it is asked for.
-  // Nothing where the ranges asked for so far have more than kMostExpanded ranks: a line of a file
+  // Nothing where the ranges asked for so far have more than kMaxExpanded ranks: a line of a file
   // can name a million.
   std::optional<RankList> intern(const std::vector<RankRange>& ranges);
-  static constexpr std::size_t kMostExpanded = std::size_t{1} << 24U;
+  static constexpr std::size_t kMaxExpanded = std::size_t{1} << 24U;
   // The same list, or the one that was there before it. O(1) where it is one of these, or new.
   RankList share(const RankList& list);
 

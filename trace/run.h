@@ -78,7 +78,7 @@ enum class EventKind : std::uint8_t {
   write,      // the rank wrote the buffer of an unfinished operation
   exception,  // the rank raised an exception
   step,       // the rank finished a training step
-  state,      // a parameter's, gradient's, buffer's or optimiser state's value
+  state,      // a parameter's, gradient's, buffer's or optimizer state's value
   data,       // the sample ids that the rank consumed in a step
   modality,   // the modalities in the rank's batch of a step
   span,       // compute or copy work

@@ -163,10 +163,10 @@ Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_
       return ok.error();
     if (ranks.back().calls.identity() != stand_in.calls.identity())
       own_calls += stand_in.calls.size();
-    if (own_calls > kMostSpreadCalls)
+    if (own_calls > kMaxSpreadCalls)
       return Error{fmt::format("this many copies of the model make more than {} calls, which take "
                                "gigabytes",
-                               kMostSpreadCalls),
+                               kMaxSpreadCalls),
                    {},
                    "take fewer steps, or fewer ranks"};
   }

@@ -20,9 +20,9 @@ namespace lockstep::trace {
 // 0: there are no copies.
 //
 // Errors: a traced rank without a trace, one that sends messages out of its copy, or one that calls
-// in a group of several copies that lacks a rank of its class; more than kMostSpreadCalls calls
+// in a group of several copies that lacks a rank of its class; more than kMaxSpreadCalls calls
 // that are not shared. O(ranks · groups + events that are not shared).
-inline constexpr std::uint64_t kMostSpreadCalls = 20'000'000;
+inline constexpr std::uint64_t kMaxSpreadCalls = 20'000'000;
 Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t copy_ranks = 0);
 
 // Moves a trace from one copy to another: `rank` becomes its rank. Nothing else changes if both are

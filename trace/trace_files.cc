@@ -55,8 +55,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
 constexpr std::string_view kAttempt = "attempt_";  // torchrun's folder of one attempt
 
 // Adds the files of the folders below, `levels` deep. Links to folders are not followed, and
-// folders that cannot be read are skipped. Of torchrun's attempts only the last
-// counts.
+// folders that cannot be read are skipped. Of torchrun's attempts only the last counts.
 void add_files_below(const fs::path& folder, int levels, std::vector<std::string>& out) {
   if (levels == 0) return;
   for (const fs::path& inner : folders_in(folder)) {
@@ -193,9 +192,9 @@ Status for_each_content(const std::string& path, FileBuffer& buffer, const Conte
       });
   if (!bytes) return bytes.error();
   if (!input && looks_like_ring_file(*bytes)) return use_mapped(path, reader);
-  constexpr int kMostLayers = 4;
+  constexpr int kMaxLayers = 4;
   return Unpacker(reader, inflation_limit(bytes->size()))
-      .unpack(*bytes, input ? "standard input" : path, false, kMostLayers);
+      .unpack(*bytes, input ? "standard input" : path, false, kMaxLayers);
 }
 
 }  // namespace lockstep::trace

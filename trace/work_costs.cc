@@ -20,11 +20,11 @@ namespace {
 namespace dom = simdjson::dom;
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 30U;
 constexpr std::int64_t kCostsVersion = 2;
-constexpr std::size_t kMostDtypes = 64;  // of one segment
+constexpr std::size_t kMaxDtypes = 64;  // of one segment
 // The limit of one category, so that the sum of all fits.
-constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
+constexpr std::int64_t kMaxMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
 
 // By WorkCost::Before.
 constexpr std::array<std::string_view, 5> kBefore = {"call", "wait", "step", "checkpoint",
@@ -74,7 +74,7 @@ class CostsReader {
   explicit CostsReader(const std::string& file) : file_(file) {}
 
   Result<RankCosts> read(std::string_view text) {
-    dom::parser parser(kMostBytes);
+    dom::parser parser(kMaxBytes);
     dom::element root;
     dom::object object;
     if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS ||
@@ -131,7 +131,7 @@ class CostsReader {
       dom::object kinds;
       if (of_kinds.get(kinds) != simdjson::SUCCESS || !is_dtype(dtype))
         return complain("\"flops\" is not by names of types");
-      if (out.size() == kMostDtypes) return complain("\"flops\" names too many types");
+      if (out.size() == kMaxDtypes) return complain("\"flops\" names too many types");
       if (std::any_of(out.begin(), out.end(),
                       [name = dtype](const WorkCost::Flops& one) { return one.dtype == name; }))
         return complain("\"flops\" names a type twice");
@@ -150,7 +150,7 @@ class CostsReader {
       const auto* known = std::find(kMemoryCategoryNames.begin(), kMemoryCategoryNames.end(), name);
       std::int64_t value = 0;
       if (known == kMemoryCategoryNames.end() || bytes.get(value) != simdjson::SUCCESS ||
-          value < 0 || value > kMostMemory) {
+          value < 0 || value > kMaxMemory) {
         complain("\"memory\" is not bytes by category");
         return out;
       }
@@ -231,7 +231,7 @@ Result<RankCosts> parse_work_costs(std::string_view text, const std::string& fil
 }
 
 Result<RankCosts> read_work_costs(const std::string& file) {
-  const Result<std::string> text = read_file(file, kMostBytes);
+  const Result<std::string> text = read_file(file, kMaxBytes);
   if (!text) return text.error();
   return parse_work_costs(*text, file);
 }

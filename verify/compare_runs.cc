@@ -116,7 +116,7 @@ Comparison compare_runs(const trace::Run& a, const trace::Run& b, std::optional<
   const Values of_b = values_of(b);
   Comparison out;
   std::map<std::int64_t, StepDifference> steps;
-  std::set<std::string> alone;
+  std::set<std::string> alone;  // names of tensors that one run alone recorded
   std::vector<std::pair<std::uint32_t, TensorDifference>> found;
   for (const auto& [key, value] : of_a) {
     const auto other = of_b.find(key);

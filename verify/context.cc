@@ -108,7 +108,7 @@ bool is_same_in_sister_group(const Context& context, const Cause& a, const Cause
 }
 
 void merge_sister(const Context& context, Cause& into, Cause&& same) {
-  constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
+  constexpr std::size_t kMaxEvidence = 8;  // what a reader looks at
   const auto label = [&](const Cause& cause) {
     if (cause.group == SIZE_MAX) return fmt::format("group {}", cause.finding.group);
     return context.describe_group(cause.deviants.empty() ? 0 : cause.deviants[0],
@@ -123,7 +123,7 @@ void merge_sister(const Context& context, Cause& into, Cause&& same) {
   unite(f.culprits, same.finding.culprits);
   unite(f.ranks, same.finding.ranks);
   f.evidence.insert(f.evidence.end(), same.finding.evidence.begin(), same.finding.evidence.end());
-  f.evidence.resize(std::min(f.evidence.size(), kMostEvidence));
+  f.evidence.resize(std::min(f.evidence.size(), kMaxEvidence));
   for (Finding& below : same.finding.consequences) f.consequences.push_back(std::move(below));
   // The stronger certainty holds for both: proven is the smallest value.
   f.certainty = std::min(f.certainty, same.finding.certainty);

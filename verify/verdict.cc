@@ -37,11 +37,11 @@ bool names_no_parameters(const trace::Run& run) {
 
 }  // namespace
 
-void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
+void note_undecided_traces(const trace::Run& run, OpenQuestions& questions) {
   for (const trace::RankTrace& trace : run.ranks) {
-    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
-                                 trace.inconclusive) != outlook.undecided.end();
-    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
+    const bool known = std::find(questions.undecided.begin(), questions.undecided.end(),
+                                 trace.inconclusive) != questions.undecided.end();
+    if (!trace.inconclusive.empty() && !known) questions.undecided.push_back(trace.inconclusive);
   }
 }
 
@@ -60,7 +60,7 @@ std::map<trace::GroupId, std::uint64_t> completed_calls(const trace::RankTrace& 
 
 // Notes a rank whose own counters say that it enqueued more calls in a group than completed, where
 // its ring has overwritten these calls since. O(calls · log).
-void note_unfinished_counts(const Context& context, Outlook& outlook) {
+void note_unfinished_counts(const Context& context, OpenQuestions& questions) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const trace::RankTrace& trace = context.run.ranks[r];
     if (trace.progress.empty()) continue;
@@ -70,7 +70,7 @@ void note_unfinished_counts(const Context& context, Outlook& outlook) {
         continue;
       const auto held = completed.find(progress.group);
       if (held != completed.end() && held->second >= *progress.enqueued) continue;
-      outlook.undecided.push_back(fmt::format(
+      questions.undecided.push_back(fmt::format(
           "{} had enqueued {} in {} and completed {}, by its counters: its dump does not hold the "
           "open ones any more (a larger TORCH_FR_BUFFER_SIZE keeps them)",
           context.describe_ranks({r}), plural(*progress.enqueued, "call"),
@@ -82,13 +82,13 @@ void note_unfinished_counts(const Context& context, Outlook& outlook) {
 
 }  // namespace
 
-void note_open_calls(const Context& context, Outlook& outlook) {
+void note_open_calls(const Context& context, OpenQuestions& questions) {
   const auto holds_no_call = [](const trace::RankTrace& trace) {
     return trace.snapshot && trace.calls.empty() && trace.progress.empty();
   };
   const std::vector<trace::RankTrace>& ranks = context.run.ranks;
   if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), holds_no_call)) {
-    outlook.undecided.emplace_back(
+    questions.undecided.emplace_back(
         "no recording holds a call: nothing was called, or the recorder was off (Flight Recorder "
         "with TORCH_FR_BUFFER_SIZE=0)");
     return;
@@ -99,22 +99,22 @@ void note_open_calls(const Context& context, Outlook& outlook) {
     if (context.where.positions[r].last_open != kNoCall) open.push_back(r);
   }
   if (open.empty()) {
-    note_unfinished_counts(context, outlook);
+    note_unfinished_counts(context, questions);
     return;
   }
   const CallRef first{open[0], context.where.positions[open[0]].last_open};
-  outlook.undecided.push_back(fmt::format(
+  questions.undecided.push_back(fmt::format(
       "{} had unfinished calls, {} ({}) among them: the traces do not show whether these hang",
       context.describe_ranks(open), context.describe_call(first),
       context.describe_location(first, context.call(first).seq)));
 }
 
-void note_divergent_numbers(const Context& context, Outlook& outlook) {
+void note_divergent_numbers(const Context& context, OpenQuestions& questions) {
   for (const GroupStreams& group : context.groups) {
     if (!group.divergent_numbers) continue;
     const std::optional<DivergentNumbers>& diverged = group.divergent_numbers;
     const CallRef ref{diverged->deviants.front(), diverged->call};
-    outlook.undecided.push_back(fmt::format(
+    questions.undecided.push_back(fmt::format(
         "{} recorded {} as {}, {} as call {}: a call between is missing from a recording, or the "
         "calls from there on are paired with the wrong ones",
         context.describe_ranks(diverged->deviants), context.describe_call(ref),
@@ -124,9 +124,9 @@ void note_divergent_numbers(const Context& context, Outlook& outlook) {
   }
 }
 
-void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
-  report.unknown = outlook.undecided;
-  report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
+void list_unknowns(const Context& context, const OpenQuestions& questions, Report& report) {
+  report.unknown = questions.undecided;
+  report.unknown.insert(report.unknown.end(), questions.unknown.begin(), questions.unknown.end());
   report.unknown.insert(report.unknown.end(), context.run.unknown.begin(),
                         context.run.unknown.end());
   for (const GroupStreams& group : context.groups) {
@@ -141,18 +141,18 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
     report.unknown.emplace_back(
         "receives from any source, or whose source was not recorded: taken to be matched");
   }
-  if (outlook.unsearched) {
+  if (questions.unsearched) {
     report.unknown.emplace_back(
         "receives from any source: not every order of the messages was tried, there are too many, "
         "or traces are missing");
   }
-  if (!outlook.search.steered.empty()) {
+  if (!questions.search.steered.empty()) {
     report.unknown.push_back(
         fmt::format("receives from any source of {}: what follows depends on the sender, so that "
                     "this run does not show other orders",
-                    context.describe_ranks(outlook.search.steered)));
+                    context.describe_ranks(questions.search.steered)));
   }
-  if (outlook.waits_unknown) {
+  if (questions.waits_unknown) {
     report.unknown.emplace_back(
         "waits: not recorded, so concurrent calls of two communicators cannot be distinguished "
         "from calls that a wait separates");
@@ -191,23 +191,23 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
-void note_unexplained_hang(const Report& report, const trace::Run& run, Outlook& outlook) {
+void note_unexplained_hang(const Report& report, const trace::Run& run, OpenQuestions& questions) {
   const bool explained = std::any_of(report.findings.begin(), report.findings.end(),
                                      [](const Finding& f) { return f.severity != Severity::note; });
   const bool all_ended = std::all_of(run.ranks.begin(), run.ranks.end(), [](const auto& trace) {
     return trace.end == trace::End::clean;
   });
-  if (!report.hung || explained || all_ended || !outlook.undecided.empty()) return;
-  outlook.undecided.emplace_back("the job is said to have hung, and no trace shows why");
+  if (!report.hung || explained || all_ended || !questions.undecided.empty()) return;
+  questions.undecided.emplace_back("the job is said to have hung, and no trace shows why");
 }
 
-Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& outlook) {
+Verdict verdict_of(const Report& report, const trace::Run& run, const OpenQuestions& questions) {
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
-                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
-                     !outlook.undecided.empty() || has_finding(report, RuleId::rank_killed);
+                     !run.unreadable.empty() || run.ranks.empty() || questions.unsearched ||
+                     !questions.undecided.empty() || has_finding(report, RuleId::rank_killed);
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 

@@ -53,9 +53,9 @@ bool only_damage(const Context& context, const Deviation& d) {
 }
 
 // Adds what other legal schedules would do wrong, where the recorded schedule had no fault.
-void find_possible_causes(const Context& context, Outlook& outlook, Causes& causes) {
+void find_possible_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
   // Only for runs that ended well: of a rank that died or hung, the further calls are unknown.
-  const ScheduleSearch& search = outlook.search;
+  const ScheduleSearch& search = questions.search;
   const bool ended =
       std::all_of(context.where.positions.begin(), context.where.positions.end(),
                   [](const Position& p) { return p.state == Position::State::finished; });
@@ -76,7 +76,7 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
     strict.fitting = search.fitting ? &*search.fitting : nullptr;
     const ScheduleSearch unbuffered =
         search_schedules(context.run, context.groups, context.semantics, strict);
-    outlook.unsearched |= !unbuffered.complete && !unbuffered.stuck;
+    questions.unsearched |= !unbuffered.complete && !unbuffered.stuck;
     if (unbuffered.stuck && unbuffered.ending) {
       if (auto race = explain_possible_race(context, unbuffered, false)) {
         causes.add(std::move(*race));
@@ -88,7 +88,7 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
   }
   OrderInversions inversions = check_order_inversions(context);
   causes.add(std::move(inversions.causes));
-  outlook.waits_unknown = inversions.waits_unknown;
+  questions.waits_unknown = inversions.waits_unknown;
 }
 
 // Whether all ranks were killed together, apart from those that had finished: the job was preempted
@@ -118,7 +118,7 @@ bool lost_a_rank(const Context& context, const WaitCause& wait) {
 // Notes a wait that may have ended soon after the traces did. Dumps are taken of running processes,
 // so a call that all members issued may be under way.
 void note_unended_wait(const Context& context, const WaitCause& wait, bool snapshot,
-                       Outlook& outlook) {
+                       OpenQuestions& questions) {
   std::string why = wait_consequence(context, wait).message;
   if (!snapshot) {
     if (wait.stalled != SIZE_MAX) return;
@@ -134,19 +134,19 @@ void note_unended_wait(const Context& context, const WaitCause& wait, bool snaps
         "never come; take them again a minute later",
         one ? "it" : "they", one ? "computes" : "compute", one ? "waits" : "wait");
   }
-  outlook.undecided.push_back(std::move(why));
+  questions.undecided.push_back(std::move(why));
 }
 
 // Adds each part of the wait-for graph below the cause that led to it, or as a cause of its own.
 // What may just have been a moment of a running job becomes `undecided` instead.
-void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
+void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
     // While the job runs, a wait that may still end is no finding. Where all traces just end, it is
     // reported as undecided: whoever killed the job may know how long it stood.
     if (context.live && !wait.stuck) {
-      if (outlook.all_cut) note_unended_wait(context, wait, snapshot, outlook);
+      if (questions.all_cut) note_unended_wait(context, wait, snapshot, questions);
       continue;
     }
     // All members issued the call and it does not complete: a stall, unless it had just begun.
@@ -157,21 +157,21 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       if (why.empty()) {
         left.push_back(std::move(wait));
       } else if (causes.empty()) {
-        outlook.undecided.push_back(std::move(why));
+        questions.undecided.push_back(std::move(why));
       }
       continue;
     }
     // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
     if (!wait.cycle && causes.empty() && !context.hung && ended_together(context, wait)) {
       if (interruption(context)) continue;  // reported by itself; nothing more is known
-      outlook.undecided.push_back(
+      questions.undecided.push_back(
           fmt::format("{}: all ranks were ended, and nothing shows whether it was late or would "
                       "never have come",
                       wait_consequence(context, wait).message));
       continue;
     }
     if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
-      outlook.undecided.push_back(std::move(why));
+      questions.undecided.push_back(std::move(why));
       continue;
     }
     if (causes.explain(wait)) {
@@ -185,7 +185,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       // was only looked at earlier.
       std::string why = may_be_ahead(context, wait);
       if (!why.empty() && causes.empty()) {
-        outlook.undecided.push_back(std::move(why));
+        questions.undecided.push_back(std::move(why));
         continue;
       }
     }
@@ -278,10 +278,10 @@ void add_deviations(const Context& context, Causes& causes) {
 }
 
 // Adds a stalled device with the waits that follow from it. False where no device stalls.
-bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) {
+bool add_device_stall(const Context& context, OpenQuestions& questions, Causes& causes) {
   constexpr std::size_t kWaitsShown = 4;  // all follow from one device, and look alike
   DeviceStall stall = find_device_stall(context);
-  if (!stall.undecided.empty()) outlook.undecided.push_back(std::move(stall.undecided));
+  if (!stall.undecided.empty()) questions.undecided.push_back(std::move(stall.undecided));
   if (!stall.cause) return false;
   std::vector<Finding>& consequences = stall.cause->finding.consequences;
   for (const WaitCause& wait : wait_causes(context.where)) {
@@ -295,7 +295,7 @@ bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) 
 // Adds what can only be judged when the ranks have ended: requests never waited for, buffers
 // accessed too early, and, where nothing else was found, possible causes. Takes those of `orders`
 // (process groups created in different orders) that explain a hang without another cause.
-void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>& orders,
+void add_at_the_end(const Context& context, OpenQuestions& questions, std::vector<Cause>& orders,
                     Causes& causes) {
   if (causes.empty()) {
     const auto explains = std::stable_partition(orders.begin(), orders.end(),
@@ -304,7 +304,7 @@ void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>
                                   std::make_move_iterator(orders.end())));
     orders.erase(explains, orders.end());
   }
-  if (causes.empty()) find_possible_causes(context, outlook, causes);
+  if (causes.empty()) find_possible_causes(context, questions, causes);
   causes.add(check_lifecycle(context));
   causes.add(check_buffers(context));
 }
@@ -312,11 +312,11 @@ void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>
 // Runs all analyses. The order matters: a cause is added before what it explains, so that the
 // consequence finds it. Groups with different members explain deviations, deviations explain waits,
 // waits explain deaths and exceptions, and all of them explain wrong numbers.
-void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
+void find_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
   causes.add(check_members(context));
   add_deviations(context, causes);
   if (causes.empty()) {
-    if (auto race = explain_observed_race(context, outlook.search)) causes.add(std::move(*race));
+    if (auto race = explain_observed_race(context, questions.search)) causes.add(std::move(*race));
   }
   // Messages that differ in their tag alone. Not for c10d, where a message with another tag is more
   // often part of a cycle than a wrong tag.
@@ -329,23 +329,23 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
                 [&](ExchangedNames& names) { return causes.add_exchanged_names(names); });
   // Gloo's calls run on the hosts, not on devices.
   const bool devices = is_snapshot(context.run) && context.semantics != CallSemantics::gloo;
-  if (devices && causes.empty() && add_device_stall(context, outlook, causes)) return;
-  add_wait_causes(context, outlook, causes);
+  if (devices && causes.empty() && add_device_stall(context, questions, causes)) return;
+  add_wait_causes(context, questions, causes);
   causes.add_deaths();
   causes.add_exceptions();
   std::vector<Cause> orders = check_creation_order(context);
-  if (!context.live) add_at_the_end(context, outlook, orders, causes);
+  if (!context.live) add_at_the_end(context, questions, orders, causes);
   for (ExchangedNames& names : exchanged) causes.add(std::move(names.cause));
   // If there is a hang, something else explains it: the remaining orders are warnings.
   for (Cause& order : orders) order.finding.severity = Severity::warning;
   causes.add(std::move(orders));
-  causes.add_wrong_values(check_numbers(context, outlook.unknown, outlook.undecided));
-  causes.add(check_samples(context, outlook.unknown));
+  causes.add_wrong_values(check_numbers(context, questions.unknown, questions.undecided));
+  causes.add(check_samples(context, questions.unknown));
 }
 
 // Ranks that a watchdog ended although they wait in no call, nobody waits for them, and no other
 // finding explains it.
-std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook) {
+std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& questions) {
   std::vector<std::uint32_t> hung;
   for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
     const Position& p = context.where.positions[r];
@@ -354,7 +354,7 @@ std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook
   if (hung.empty()) return std::nullopt;
   if (context.semantics == CallSemantics::nccl &&
       !records_completion(context.run, context.semantics)) {
-    outlook.undecided.push_back(
+    questions.undecided.push_back(
         fmt::format("{} hung, every call was issued by all its members, and completions were not "
                     "recorded: a device, the network, or the hosts themselves may be stuck",
                     context.describe_ranks(hung)));
@@ -377,8 +377,9 @@ bool says_how_it_ended(const Finding& f) {
 // Where the ranks stand if they hang where their traces end. Only for traces that just end and hold
 // nothing but the issue of calls, as NCCL's logs do. A log that was copied while the job ran looks
 // the same, so conclusions from this name no culprit. One replay, O(events log events).
-std::optional<ReplayResult> presumed_positions(const Context& context, const Outlook& outlook) {
-  if (!outlook.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
+std::optional<ReplayResult> presumed_positions(const Context& context,
+                                               const OpenQuestions& questions) {
+  if (!questions.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
   ReplayOptions options;
   options.semantics = context.semantics;
   options.hung = true;
@@ -387,7 +388,7 @@ std::optional<ReplayResult> presumed_positions(const Context& context, const Out
 
 // Notes the ranks that are behind, for whom the others wait if the job stands there. `presumed`: a
 // context of presumed_positions().
-std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook) {
+std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& questions) {
   Causes causes(presumed);
   for (const WaitCause& wait : wait_causes(presumed.where)) {
     if (wait.stalled != SIZE_MAX) continue;
@@ -402,10 +403,10 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook
       continue;
     }
     if (std::string why = may_be_in_newest_call(presumed, wait); !why.empty()) {
-      outlook.undecided.push_back(std::move(why));
+      questions.undecided.push_back(std::move(why));
       continue;
     }
-    outlook.undecided.push_back(fmt::format(
+    questions.undecided.push_back(fmt::format(
         "all traces just end, and completions were not recorded: nothing shows whether {} {} late "
         "or would never have come",
         presumed.describe_ranks(wait.roots), wait.roots.size() == 1 ? "was" : "were"));
@@ -427,12 +428,12 @@ constexpr const char* kUnlessHung =
 
 // Adds what is known about ranks that hang, or were killed, for no visible reason, where
 // find_causes() found none. `presumed`: a context of presumed_positions(), or nothing.
-void add_unexplained(const Context& context, const Context* presumed, bool live, Outlook& outlook,
-                     std::vector<Finding>& findings) {
-  if (findings.empty() && outlook.undecided.empty() && !live) note_open_calls(context, outlook);
-  if (findings.empty()) note_divergent_numbers(context, outlook);
-  if (presumed != nullptr && findings.empty() && outlook.undecided.empty())
-    findings = note_ranks_behind(*presumed, outlook);
+void add_unexplained(const Context& context, const Context* presumed, bool live,
+                     OpenQuestions& questions, std::vector<Finding>& findings) {
+  if (findings.empty() && questions.undecided.empty() && !live) note_open_calls(context, questions);
+  if (findings.empty()) note_divergent_numbers(context, questions);
+  if (presumed != nullptr && findings.empty() && questions.undecided.empty())
+    findings = note_ranks_behind(*presumed, questions);
   if (findings.empty()) {
     if (auto creation = explain_stay_in_creation(context))
       findings.push_back(std::move(creation->finding));
@@ -440,11 +441,11 @@ void add_unexplained(const Context& context, const Context* presumed, bool live,
   // While others run they may still come to wait for the killed rank, which is a better finding.
   if (live) return;
   if (findings.empty() && !is_snapshot(context.run)) {
-    if (auto hang = unexplained_hang(context, outlook)) findings.push_back(std::move(*hang));
+    if (auto hang = unexplained_hang(context, questions)) findings.push_back(std::move(*hang));
   }
   if (std::none_of(findings.begin(), findings.end(), says_how_it_ended)) {
     if (auto killed = note_killed(context)) findings.push_back(std::move(*killed));
-    if (auto why = interruption(context)) outlook.undecided.push_back(std::move(*why));
+    if (auto why = interruption(context)) questions.undecided.push_back(std::move(*why));
   }
 }
 
@@ -456,10 +457,39 @@ bool holds_deadlock(const Finding& f) {
   return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
 }
 
+// The report's account of its input: which ranks were read, are missing or damaged.
+Report start_report(const trace::Run& run, const InputState& input, bool hung) {
+  Report report;
+  report.ranks_expected = run.world_size;
+  for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
+  report.ranks_missing = input.missing;
+  report.ranks_damaged = input.damaged;
+  report.events = run.event_count();
+  report.hung = hung;
+  return report;
+}
+
+// Adds findings about the input itself, such as missing ranks, and says who waits for these.
+// `presumed`: a context of presumed_positions(), or the recorded one.
+void add_input_findings(const Context& presumed, std::vector<Finding> findings, Report& report) {
+  for (Finding& note : findings) {
+    if (note.rule == RuleId::missing_rank) {
+      note_who_waits_for_missing(presumed, report.ranks_missing, note);
+    }
+  }
+  report.findings.insert(report.findings.end(), findings.begin(), findings.end());
+}
+
+// Whether the verdict would be `findings` for a job that is known to have hung. Costs another
+// verify().
+bool is_decided_if_hung(const trace::Run& run, VerifyOptions options) {
+  options.hung = true;
+  return verify(run, options).verdict == Verdict::findings;
+}
+
 }  // namespace
 
 Report verify(const trace::Run& run, const VerifyOptions& options) {
-  Report report;
   // Without any end mark, the traces were copied while the job ran, or the whole job died at once:
   // a rank with fewer calls may just have been slower.
   const bool unended =
@@ -467,34 +497,30 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                   [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool may_go_on = options.live || (unended && !options.hung);
   InputState input = check_input(run, options.live || options.hung);
-  report.ranks_expected = run.world_size;
-  for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
-  report.ranks_missing = std::move(input.missing);
-  report.ranks_damaged = std::move(input.damaged);
-  report.events = run.event_count();
-  report.hung = options.hung;
+  Report report = start_report(run, input, options.hung);
 
   // What the analyses share: streams, what every rank's batch held, and how far each rank gets.
   const std::vector<GroupStreams> groups = group_streams(run);
   Agreement agreement(run.tables);
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
-  Outlook outlook;
-  outlook.all_cut = unended && may_go_on && !options.live;
-  note_undecided_traces(run, outlook);
+  OpenQuestions questions;
+  questions.all_cut = unended && may_go_on && !options.live;
+  note_undecided_traces(run, questions);
   // Searching other orders of messages needs whole programs. The replay also needs the result,
   // which says what message each receive from any source took.
   if (!may_go_on) {
     SearchOptions search;
     search.buffered_sends = semantics == CallSemantics::mpi;
-    outlook.search = search_schedules(run, groups, semantics, search);
-    outlook.unsearched = !outlook.search.complete && !outlook.search.stuck;
+    questions.search = search_schedules(run, groups, semantics, search);
+    questions.unsearched = !questions.search.complete && !questions.search.stuck;
   }
   ReplayOptions replaying;
   replaying.live = may_go_on;
   replaying.hung = options.hung;
   replaying.semantics = semantics;
-  const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, outlook.search);
+  const ReplayResult where =
+      replay_as_recorded(run, groups, agreement, replaying, questions.search);
   std::optional<OddProgram> odd_program;
   std::optional<UnevenExchange> uneven_exchange;
   if (!where.wait_points.empty()) {
@@ -508,9 +534,9 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   context.hung = options.hung;
 
   Causes causes(context);
-  find_causes(context, outlook, causes);
+  find_causes(context, questions, causes);
   report.findings = causes.take();
-  const std::optional<ReplayResult> positions = presumed_positions(context, outlook);
+  const std::optional<ReplayResult> positions = presumed_positions(context, questions);
   const Context presumed{run,
                          groups,
                          positions ? *positions : where,
@@ -519,26 +545,18 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                          may_go_on && !positions,
                          semantics,
                          positions.has_value()};
-  add_unexplained(context, positions ? &presumed : nullptr, options.live, outlook, report.findings);
-  for (Finding& note : input.findings) {
-    if (note.rule == RuleId::missing_rank) {
-      note_who_waits_for_missing(presumed, report.ranks_missing, note);
-    }
-  }
-  report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
+  add_unexplained(context, positions ? &presumed : nullptr, options.live, questions,
+                  report.findings);
+  add_input_findings(presumed, std::move(input.findings), report);
   add_job_evidence(run, report);
   sort_findings(report.findings);
   label_findings(context, report.findings);
-  note_unexplained_hang(report, run, outlook);
-  list_unknowns(context, outlook, report);
-  report.verdict = verdict_of(report, run, outlook);
-  if (report.verdict == Verdict::inconclusive && !options.live && !options.hung &&
-      !where.wait_points.empty()) {
-    VerifyOptions hung = options;
-    hung.hung = true;
-    if (verify(run, hung).verdict == Verdict::findings)
-      report.unknown.insert(report.unknown.begin() + std::ssize(outlook.undecided), kUnlessHung);
-  }
+  note_unexplained_hang(report, run, questions);
+  list_unknowns(context, questions, report);
+  report.verdict = verdict_of(report, run, questions);
+  const bool may_have_hung = !options.live && !options.hung && !where.wait_points.empty();
+  if (report.verdict == Verdict::inconclusive && may_have_hung && is_decided_if_hung(run, options))
+    report.unknown.insert(report.unknown.begin() + std::ssize(questions.undecided), kUnlessHung);
   return report;
 }
 

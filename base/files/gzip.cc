@@ -26,14 +26,14 @@ Bytef* input_pointer(std::string_view bytes) {
 // for reserve(): there may be several members, and the end may be missing or wrong.
 std::size_t stated_length(std::string_view bytes) {
   constexpr std::size_t kSize = 4;
-  constexpr std::size_t kMostExpansion = 1032;  // deflate cannot do more
+  constexpr std::size_t kMaxExpansion = 1032;  // deflate cannot do more
   if (bytes.size() < kSize) return 0;
   std::size_t out = 0;
   for (std::size_t i = bytes.size(); i-- > bytes.size() - kSize;) {
     out = out << 8U | static_cast<unsigned char>(bytes[i]);
   }
   // A length that deflate cannot reach is not believed, so that a few bytes cannot reserve 4 GiB.
-  return out / kMostExpansion <= bytes.size() ? out : 0;
+  return out / kMaxExpansion <= bytes.size() ? out : 0;
 }
 
 }  // namespace

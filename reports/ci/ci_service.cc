@@ -1,3 +1,4 @@
+// Which CI service runs this process, and which reports it shows.
 #include <fmt/format.h>
 
 #include "base/environment.h"

@@ -1,3 +1,4 @@
+// Findings as annotations of a GitHub Actions log: one workflow command per line.
 #include <algorithm>
 #include <cstddef>
 #include <vector>

@@ -1,3 +1,4 @@
+// Findings as GitLab's code quality report: a JSON list with one location per finding.
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 

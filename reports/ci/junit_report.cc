@@ -1,3 +1,4 @@
+// Findings as JUnit XML: one test case per finding, and one for the verdict.
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -66,16 +67,16 @@ class Suite {
   }
 
   std::string str(const FilteredReport& filtered) const {
-    std::string said = fmt::format("{}: {}\n", verify::to_string(filtered.report.verdict),
+    std::string text = fmt::format("{}: {}\n", verify::to_string(filtered.report.verdict),
                                    verdict_in_words(filtered.report));
     for (const std::string& unknown : filtered.report.unknown)
-      said += fmt::format("not known: {}\n", unknown);
-    for (const std::string& note : filtered.notes) said += fmt::format("{}\n", note);
+      text += fmt::format("not known: {}\n", unknown);
+    for (const std::string& note : filtered.notes) text += fmt::format("{}\n", note);
     return fmt::format(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
         "  <testsuite name=\"lockstep\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
         "skipped=\"{}\">\n{}    <system-out>{}</system-out>\n  </testsuite>\n</testsuites>\n",
-        tests_, failures_, errors_, skipped_, cases_, xml_text(said));
+        tests_, failures_, errors_, skipped_, cases_, xml_text(text));
   }
 
  private:

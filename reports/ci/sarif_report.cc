@@ -1,3 +1,5 @@
+// Findings as SARIF 2.1.0. Numbers like 3.11.5 are sections of that standard; comments that name
+// GitHub give the limits of its code scanning, which refuses a whole file for one wrong result.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -125,19 +127,19 @@ Json suppression(const SetAside& one) {
 }
 
 // GitHub refuses a run of more results. Findings are sorted: the worst are kept.
-constexpr std::size_t kMostResults = 25'000;
+constexpr std::size_t kMaxResults = 25'000;
 
 Json results(const FilteredReport& filtered, const Locator& locator) {
   Json out = Json::array();
   for (const verify::Finding& finding : filtered.report.findings) {
-    if (out.size() == kMostResults) return out;
+    if (out.size() == kMaxResults) return out;
     Json one = result(finding, locator);
     if (filtered.compared) one["baselineState"] = "new";
     out.push_back(std::move(one));
   }
   // Findings that were set aside are results as well: SARIF viewers show or hide them by state.
   for (const SetAside& aside : filtered.set_aside) {
-    if (out.size() == kMostResults) return out;
+    if (out.size() == kMaxResults) return out;
     Json one = result(aside.finding, locator);
     if (aside.why == SetAside::Why::suppressed)
       one["suppressions"] = Json::array({suppression(aside)});
@@ -186,8 +188,8 @@ Json invocation(const FilteredReport& filtered) {
   for (const std::string& unknown : filtered.report.unknown) notify("note", unknown);
   for (const std::string& note : filtered.notes) notify("note", note);
   const std::size_t all = filtered.report.findings.size() + filtered.set_aside.size();
-  if (all > kMostResults)
-    notify("note", fmt::format("{} of {} findings are left out", all - kMostResults, all));
+  if (all > kMaxResults)
+    notify("note", fmt::format("{} of {} findings are left out", all - kMaxResults, all));
   Json out = {{"executionSuccessful", true}};
   if (!notifications.empty()) out["toolExecutionNotifications"] = std::move(notifications);
   return out;

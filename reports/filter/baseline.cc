@@ -1,3 +1,4 @@
+// The baseline file: the fingerprints of findings that are known. Later runs report only new ones.
 #include <algorithm>
 #include <map>
 #include <tuple>

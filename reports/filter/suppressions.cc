@@ -1,3 +1,4 @@
+// The suppressions file: findings that are accepted until a date, as a YAML list.
 #include <algorithm>
 #include <cstddef>
 #include <optional>

@@ -1,3 +1,4 @@
+// Findings as CSV: one row each.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>

@@ -1,3 +1,4 @@
+// The wait-for graph in Graphviz's language: a box per set of ranks, an arrow per wait.
 #include <algorithm>
 #include <vector>
 

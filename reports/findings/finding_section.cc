@@ -21,7 +21,7 @@ namespace lockstep::reports::html {
 namespace {
 
 constexpr std::size_t kNamesInSection = 8;  // parameters shown before the fold
-constexpr std::size_t kMostNames = 400;
+constexpr std::size_t kMaxNames = 400;
 constexpr std::size_t kLocations = 6;
 constexpr std::size_t kLong = 180;  // longer messages are too long for a heading
 constexpr std::size_t kEvidenceInSection = 200;
@@ -55,7 +55,7 @@ std::string what(const std::vector<std::string>& names) {
   std::string out;
   for (std::size_t i = 0; i < kNamesInSection; ++i) out += element("li", "", code(names[i]));
   return element("ul", "", out) + details(fmt::format("{} more", names.size() - kNamesInSection),
-                                          name_list(names, kNamesInSection, kMostNames));
+                                          name_list(names, kNamesInSection, kMaxNames));
 }
 
 std::string sources(const verify::Finding& finding) {

@@ -1,3 +1,5 @@
+// The report as one HTML page: verdict and cause, each finding with its pictures, what batches
+// held, every rank, and what is unknown.
 #include <algorithm>
 #include <cstdint>
 #include <map>

@@ -1,3 +1,4 @@
+// The report as JSON, for other programs.
 #include <nlohmann/json.hpp>
 
 #include "base/tool_version.h"

@@ -1,3 +1,5 @@
+// The report as Markdown, for the job summaries of CI services. Text from traces is escaped, so
+// that no name becomes a heading, a link or a mention.
 #include <algorithm>
 #include <cstddef>
 #include <vector>

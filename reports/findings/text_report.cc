@@ -1,3 +1,5 @@
+// The report as text, for a terminal: the headline, then each finding with a picture of the calls
+// around it.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -137,8 +139,9 @@ class TextReportWriter {
   void full(const verify::Finding& finding) {
     out_ += fmt::format("\n{}\n", title(finding));
     // The headline was printed at the top: do not repeat it.
-    const bool said = &finding == headline_of(report_) && finding.message == finding.headline;
-    if (!said) paragraph(finding.message);
+    const bool in_headline =
+        &finding == headline_of(report_) && finding.message == finding.headline;
+    if (!in_headline) paragraph(finding.message);
     if (const std::string picture =
             lanes(finding, run_, {.width = options_.width, .indent = kIndent, .paint = paint_});
         !picture.empty())

@@ -14,14 +14,14 @@
 
 #include "trace/run.h"
 
+namespace lockstep::reports {
+
 // TimelineClock: a time for every event, whatever was recorded.
 //
 // - Recorded times count from the first one of each host: the clocks of two hosts are unrelated.
 // - An event without a time gets that of the event before it.
 // - If no event of the run has a time (derivations, programs), each event takes one microsecond, in
 //   program order. The picture then shows an order, not durations.
-
-namespace lockstep::reports {
 
 // The length of an event in ordinal time.
 inline constexpr trace::Nanos kOrdinalStep = 1000;

@@ -38,17 +38,17 @@ double needed(const sim::MemoryTimeline& timeline, const sim::Machine& machine) 
 }
 
 // A kind of ranks: classes with equal peaks share a line, even if the peaks are at different times.
-struct Kind {
+struct RankKind {
   std::size_t shown = 0;  // the class that is shown for all of them: the first
   std::vector<trace::Rank> ranks;
 };
 
 // The kinds, those that need most first.
-std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
-  std::vector<Kind> out;
+std::vector<RankKind> kinds_of(const sim::MemoryForecast& memory) {
+  std::vector<RankKind> out;
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
     const sim::MemoryTimeline& timeline = memory.classes[c];
-    auto kind = std::find_if(out.begin(), out.end(), [&](const Kind& known) {
+    auto kind = std::find_if(out.begin(), out.end(), [&](const RankKind& known) {
       const sim::MemoryTimeline& shown = memory.classes[known.shown];
       return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
     });
@@ -57,9 +57,9 @@ std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
     if (kind == out.end()) kind = out.insert(kind, {c, {}});
     for (const std::int32_t rank : timeline.ranks) kind->ranks.emplace_back(rank);
   }
-  for (Kind& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
+  for (RankKind& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
   // Stable, so that of kinds that need equally much the one with the lowest rank comes first.
-  std::stable_sort(out.begin(), out.end(), [&](const Kind& a, const Kind& b) {
+  std::stable_sort(out.begin(), out.end(), [&](const RankKind& a, const RankKind& b) {
     return memory.classes[a.shown].peak_use().total() > memory.classes[b.shown].peak_use().total();
   });
   return out;
@@ -103,8 +103,8 @@ std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine&
 }
 
 // The line that says that the ranks do not fit; empty if they do.
-std::string misfit(const sim::MemoryForecast& memory, const Kind& kind, const sim::Machine& machine,
-                   std::size_t width) {
+std::string misfit(const sim::MemoryForecast& memory, const RankKind& kind,
+                   const sim::Machine& machine, std::size_t width) {
   const sim::MemoryTimeline& timeline = memory.classes[kind.shown];
   if (sim::fits(timeline, machine)) return {};
   const auto available = static_cast<double>(machine.per_device->value);
@@ -119,7 +119,7 @@ std::string misfit(const sim::MemoryForecast& memory, const Kind& kind, const si
 }
 
 // The lines of the other kinds of ranks.
-std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& kinds,
+std::string others(const sim::MemoryForecast& memory, const std::vector<RankKind>& kinds,
                    const sim::Machine& machine, std::size_t width) {
   Table table(columns({""}, {""}, {""}));
   for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
@@ -270,8 +270,8 @@ nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim:
 std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& machine,
                         std::size_t width) {
   if (memory.classes.empty()) return {};
-  const std::vector<Kind> kinds = kinds_of(memory);
-  const Kind& first = kinds.front();
+  const std::vector<RankKind> kinds = kinds_of(memory);
+  const RankKind& first = kinds.front();
   const sim::MemoryTimeline& most = memory.classes[first.shown];
   const sim::MemorySegment& peak = most.segments[most.peak];
   const std::string step =

@@ -125,18 +125,18 @@ PartsOfWhole time_parts(const MultimodalForecast& f) { return {f.time, f.seconds
 
 // The longest of many parts, and the others in one.
 std::vector<sim::ForecastPart> shortened(std::vector<sim::ForecastPart> parts) {
-  constexpr std::size_t kMostParts = 12;
-  if (parts.size() <= kMostParts) return parts;
-  sim::ForecastPart others{"", fmt::format("{} others", parts.size() - kMostParts + 1), 0, ""};
-  for (std::size_t i = kMostParts - 1; i < parts.size(); ++i) others.value += parts[i].value;
-  parts.resize(kMostParts - 1);
+  constexpr std::size_t kMaxParts = 12;
+  if (parts.size() <= kMaxParts) return parts;
+  sim::ForecastPart others{"", fmt::format("{} others", parts.size() - kMaxParts + 1), 0, ""};
+  for (std::size_t i = kMaxParts - 1; i < parts.size(); ++i) others.value += parts[i].value;
+  parts.resize(kMaxParts - 1);
   parts.push_back(std::move(others));
   return parts;
 }
 
 std::string places_text(const MultimodalForecast& f, std::size_t width) {
   Table table(columns({"place"}, {"GPUs", "layers", "micro-batch", "busy", "encodes", "memory"}));
-  for (std::size_t p = 0; p < std::min(f.places.size(), kMostStagesShown); ++p) {
+  for (std::size_t p = 0; p < std::min(f.places.size(), kMaxStagesShown); ++p) {
     const sim::PlaceFigures& place = f.places[p];
     table.add({place.name, std::to_string(place.gpus), number_text(place.layers),
                duration_text(place.micro_batch), percent(place.busy), percent(place.encoding),

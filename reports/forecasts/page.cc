@@ -1,3 +1,5 @@
+// The HTML page of a simulated scenario: figures, charts of time and memory, the critical path, the
+// what-ifs and the trials.
 #include "reports/html/page.h"
 
 #include <algorithm>

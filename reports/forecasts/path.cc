@@ -99,7 +99,7 @@ nlohmann::ordered_json path_json(const sim::ForecastPath& path,
     one["share"] = path.share(sum.time);
     out["sums"].push_back(std::move(one));
   }
-  for (std::size_t i = 0; i < std::min(kMostPathItems, path.items.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kMaxPathItems, path.items.size()); ++i) {
     const sim::ForecastPath::Item& item = path.items[i];
     nlohmann::ordered_json one = {{"kind", item.is_call ? "call" : "work"},
                                   {"ranks", ranks[item.rank_class]}};

@@ -27,8 +27,8 @@ std::string path_text(const sim::ForecastPath& path, const std::vector<std::stri
                       std::size_t width);
 std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs, std::size_t width);
 // `ranks`: of the classes, "0-3,5".
-// {"begin_ps", "end_ps", "steps", "sums": [], "items": []}: the first kMostPathItems of them.
-inline constexpr std::size_t kMostPathItems = 1000;
+// {"begin_ps", "end_ps", "steps", "sums": [], "items": []}: the first kMaxPathItems of them.
+inline constexpr std::size_t kMaxPathItems = 1000;
 nlohmann::ordered_json path_json(const sim::ForecastPath& path,
                                  const std::vector<std::string>& ranks);
 nlohmann::ordered_json what_if_json(const std::vector<sim::WhatIf>& what_ifs);

@@ -14,7 +14,7 @@
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kMostRows = 64;
+constexpr std::size_t kMaxRows = 64;
 
 // The idle share of all stages' periods together; 0 if nothing takes time.
 double run_bubble(const sim::PipelineRun& run) {
@@ -30,7 +30,7 @@ std::string stage_table(const PipelineAnswer& answer, std::size_t width) {
   if (!answer.peak_bytes.empty()) names.emplace_back("activations");
   Table table(columns({}, names));
   const std::vector<std::int64_t> in_flight = sim::peak_in_flight(answer.program);
-  const std::size_t shown = std::min(run.busy.size(), kMostRows);
+  const std::size_t shown = std::min(run.busy.size(), kMaxRows);
   for (std::size_t stage = 0; stage < shown; ++stage) {
     const double share =
         run.period.value > 0 ? run.idle[stage].seconds() / run.period.seconds() : 0;

@@ -145,7 +145,7 @@ std::string step_picture_text(const StepPicture& picture, const std::string& wha
   if (const double all = picture.tasks_end().seconds(); window < all)
     out += fmt::format(", its first {} of {}", duration_text(window), duration_text(all));
   out = wrap(out, width, 2) + "\n(E encodes, f forward, b backward, . waits)\n";
-  const std::size_t rows = std::min(picture.stages.size(), kMostStagesShown);
+  const std::size_t rows = std::min(picture.stages.size(), kMaxStagesShown);
   for (std::size_t s = 0; s < rows; ++s) {
     const StepPicture::Stage& stage = picture.stages[s];
     out += fmt::format(
@@ -159,14 +159,14 @@ std::string step_picture_text(const StepPicture& picture, const std::string& wha
 
 std::string step_card(const StepPicture& picture, const std::string& what) {
   // A lane is about 30 pixels high, so 64 fill two screens.
-  constexpr std::size_t kMostLanes = 64;
+  constexpr std::size_t kMaxLanes = 64;
   const bool encodes = has_work_of(picture, StepKind::encode);
   std::vector<html::GanttLane> lanes;
   std::vector<std::string> names = {"forward", "backward", "waits for stages",
                                     "for data-parallel calls"};
   if (encodes) names.insert(names.begin(), "encodes");
   Table table(columns({"stage"}, names));
-  for (std::size_t s = 0; s < std::min(kMostLanes, picture.stages.size()); ++s) {
+  for (std::size_t s = 0; s < std::min(kMaxLanes, picture.stages.size()); ++s) {
     const StepPicture::Stage& stage = picture.stages[s];
     html::GanttLane lane{printable(stage.name), {}, {}};
     std::array<double, kEncodes + 1> sums{};

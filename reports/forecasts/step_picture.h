@@ -11,7 +11,7 @@
 
 namespace lockstep::reports {
 
-inline constexpr std::size_t kMostStagesShown = 16;  // in text
+inline constexpr std::size_t kMaxStagesShown = 16;  // in text
 
 // Seconds of the critical path by stage and kind of work; sums up to the step.
 std::vector<sim::ForecastPart> step_path(const sim::StepPicture& picture);

@@ -15,7 +15,7 @@ namespace lockstep::reports::html {
 namespace {
 
 constexpr double kBar = 16, kStackHeight = 180;
-constexpr std::size_t kMostColumns = 120, kMostStackPoints = 360;
+constexpr std::size_t kMaxColumns = 120, kMaxStackPoints = 360;
 
 std::string look(const Series& series) { return fmt::format("f f{}", series.look); }
 
@@ -39,11 +39,11 @@ std::string plot(const std::string& label, const std::string& content, double mo
 
 // Averages neighbouring columns if there are too many.
 std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>& columns) {
-  if (columns.size() <= kMostColumns) return columns;
+  if (columns.size() <= kMaxColumns) return columns;
   std::vector<std::vector<double>> out;
-  for (std::size_t c = 0; c < kMostColumns; ++c) {
-    const std::size_t begin = c * columns.size() / kMostColumns;
-    const std::size_t end = (c + 1) * columns.size() / kMostColumns;
+  for (std::size_t c = 0; c < kMaxColumns; ++c) {
+    const std::size_t begin = c * columns.size() / kMaxColumns;
+    const std::size_t end = (c + 1) * columns.size() / kMaxColumns;
     std::vector<double> mean(columns[begin].size(), 0);
     for (std::size_t i = begin; i < end; ++i)
       for (std::size_t s = 0; s < mean.size(); ++s)
@@ -56,13 +56,13 @@ std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>&
 // Keeps the largest of neighbouring points if there are too many, so that peaks stay visible; it
 // begins where the first of them does.
 std::vector<AreaPoint> thinned(const std::vector<AreaPoint>& points) {
-  if (points.size() <= kMostStackPoints) return points;
+  if (points.size() <= kMaxStackPoints) return points;
   std::vector<AreaPoint> out;
-  for (std::size_t c = 0; c < kMostStackPoints; ++c) {
+  for (std::size_t c = 0; c < kMaxStackPoints; ++c) {
     const auto begin =
-        points.begin() + static_cast<std::ptrdiff_t>(c * points.size() / kMostStackPoints);
+        points.begin() + static_cast<std::ptrdiff_t>(c * points.size() / kMaxStackPoints);
     const auto end =
-        points.begin() + static_cast<std::ptrdiff_t>((c + 1) * points.size() / kMostStackPoints);
+        points.begin() + static_cast<std::ptrdiff_t>((c + 1) * points.size() / kMaxStackPoints);
     out.push_back(*std::max_element(begin, end, [](const AreaPoint& a, const AreaPoint& b) {
       return sum(a.parts) < sum(b.parts);
     }));

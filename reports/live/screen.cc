@@ -391,7 +391,7 @@ std::string progress_text(const WatchState& state) {
 
 std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint,
                          const WatchView& view) {
-  const std::size_t width = std::max(size.width, kLeastWidth);
+  const std::size_t width = std::max(size.width, kMinWidth);
   if (view.help) return with_keys(key_help(paint), size, view, width, paint);
   if (view.detail && view.selected) {
     const auto rank = std::find_if(state.ranks.begin(), state.ranks.end(),

@@ -23,7 +23,7 @@
 namespace lockstep::reports {
 
 // On a narrower screen, lines are wider than the screen.
-inline constexpr std::size_t kLeastWidth = 50;
+inline constexpr std::size_t kMinWidth = 50;
 
 // What the user chose by keys. The default is a picture that nobody controls.
 struct WatchView {

@@ -21,11 +21,11 @@ namespace lockstep::reports {
 namespace {
 
 // Bounds, so that a browser opens the page quickly.
-constexpr std::size_t kMostDots = 2000;
-constexpr std::size_t kMostPlans = 1000;
-constexpr std::size_t kBest = 10;         // shown first, with the front
-constexpr std::size_t kMostChoices = 12;  // values that a column offers to choose from
-constexpr std::size_t kMostReasons = 100;
+constexpr std::size_t kMaxDots = 2000;
+constexpr std::size_t kMaxPlans = 1000;
+constexpr std::size_t kBest = 10;        // shown first, with the front
+constexpr std::size_t kMaxChoices = 12;  // values that a column offers to choose from
+constexpr std::size_t kMaxReasons = 100;
 
 class SweepPage {
  public:
@@ -115,7 +115,7 @@ class SweepPage {
         const std::size_t row = (*rows)[i];
         // The front is drawn whole, as it is what the chart is for; of the rest the best come
         // first.
-        if (drawn >= kMostDots && !ranking_.on_front[row]) continue;
+        if (drawn >= kMaxDots && !ranking_.on_front[row]) continue;
         ++drawn;
         out.dots.push_back(dot(row, std::to_string(i + 1)));
       }
@@ -181,10 +181,10 @@ class SweepPage {
       const std::vector<std::string> cells = value_cells(summary_, row);
       for (std::size_t k = 0; k < cells.size(); ++k)
         // One more than can be chosen from is enough to know that there are too many.
-        if (values[k].size() <= kMostChoices) values[k].insert(cells[k]);
+        if (values[k].size() <= kMaxChoices) values[k].insert(cells[k]);
     }
     for (std::size_t k = 0; k < heads.size(); ++k)
-      all.push_back({heads[k], Column::code, values[k].size() <= kMostChoices});
+      all.push_back({heads[k], Column::code, values[k].size() <= kMaxChoices});
     if (worlds_differ_) all.push_back({"ranks", Column::number});
     for (const char* head : {"step", "samples/s", "memory"}) all.push_back({head, Column::number});
     all.push_back({summary_.transformers ? "MFU" : "sent", Column::number});
@@ -208,7 +208,7 @@ class SweepPage {
       const std::size_t row = ranking_.fitting[i];
       if (i >= kBest && !ranking_.on_front[row]) continue;
       // As many as have a number in the chart: what the eye finds there is in this table.
-      if (i >= kBest && ++of_front > html::kMostMarks) {
+      if (i >= kBest && ++of_front > html::kMaxMarks) {
         ++left_out;
         continue;
       }
@@ -234,13 +234,13 @@ class SweepPage {
     Table table(columns_);
     std::size_t shown = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
-      if (shown >= kMostPlans && !ranking_.on_front[ranking_.fitting[i]]) continue;
+      if (shown >= kMaxPlans && !ranking_.on_front[ranking_.fitting[i]]) continue;
       ++shown;
       add(table, i + 1, ranking_.fitting[i]);
     }
     for (const auto* rows :
          {&ranking_.too_large, &ranking_.hanging, &ranking_.refused, &ranking_.failed})
-      for (std::size_t i = 0; i < rows->size() && shown < kMostPlans; ++i, ++shown)
+      for (std::size_t i = 0; i < rows->size() && shown < kMaxPlans; ++i, ++shown)
         add(table, 0, (*rows)[i]);
     return table.empty() ? ""
                          : table.html("every plan", "explore") +
@@ -250,7 +250,7 @@ class SweepPage {
   std::string reasons(const std::vector<std::size_t>& rows) const {
     std::string out;
     const std::vector<Reason> all = by_reason(summary_, rows);
-    for (std::size_t i = 0; i < std::min(all.size(), kMostReasons); ++i)
+    for (std::size_t i = 0; i < std::min(all.size(), kMaxReasons); ++i)
       out += fmt::format(
           "<li>{}<br>{}</li>\n",
           html::text(fmt::format("{} × {}", grouped(all[i].rows.size()), all[i].text)),

@@ -163,7 +163,7 @@ class ParetoDrawing {
         return std::abs(other.x - where.x) < kWide && std::abs(other.y - where.y) < kHigh;
       });
       if (covers) continue;
-      if (marked.size() == kMostMarks) break;
+      if (marked.size() == kMaxMarks) break;
       marked.push_back(where);
       out += svg_text("state", where, dot.mark, "end");
     }

@@ -24,7 +24,7 @@ struct ParetoChart {
   bool less_is_better = false;  // of y; of x it always is
 };
 
-inline constexpr std::size_t kMostMarks = 24;  // more are not readable, and are not drawn
+inline constexpr std::size_t kMaxMarks = 24;  // more are not readable, and are not drawn
 
 // An axis is logarithmic if its numbers are far apart. Dots that are too large for the plans that
 // fit to be seen beside them are counted below. Empty without dots.

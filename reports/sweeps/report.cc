@@ -26,13 +26,13 @@ constexpr std::size_t kShownReasons = 12;
 
 // This many value columns fit next to the figures; more are joined into one, "ranks=4
 // strategy=ddp".
-constexpr std::size_t kMostValueColumns = 6;
+constexpr std::size_t kMaxValueColumns = 6;
 
 // The rows' columns: what identifies the point, its figures, and a mark.
 Table plans_table(const Summary& summary) {
   std::vector<std::string> values = value_heads(summary);
   // A sweep over machines alone varies no key; its points still need a name.
-  if (values.empty() || values.size() > kMostValueColumns) values = {"point"};
+  if (values.empty() || values.size() > kMaxValueColumns) values = {"point"};
   std::vector<std::string> figures = {"step", "samples/s", "memory"};
   if (summary.transformers) figures.emplace_back("MFU");
   return Table(columns(values, figures, {""}));
@@ -41,7 +41,7 @@ Table plans_table(const Summary& summary) {
 std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
                                const std::string& mark) {
   std::vector<std::string> out = value_cells(summary, row);
-  if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
+  if (out.empty() || out.size() > kMaxValueColumns) out = {point_text(summary, row)};
   out.insert(out.end(), {duration_text(row.step_seconds), number_text(row.samples_per_second),
                          bytes_text(row.memory_bytes)});
   if (summary.transformers) out.push_back(row.transformer ? percent(row.transformer->mfu) : "");

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Directory entries that are listed in the search for images without a caption.
-constexpr std::size_t kMostListed = 1'000'000;
+constexpr std::size_t kMaxFilesListed = 1'000'000;
 
 struct Columns {
   std::size_t image = 0;
@@ -55,8 +55,8 @@ void note_images_without_caption(const std::string& folder, const std::set<std::
   std::size_t count = 0;
   std::size_t listed = 0;
   std::string first;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end && listed < kMostListed;
-       at.increment(failed), ++listed) {
+  for (fs::directory_iterator at(folder, failed), end;
+       !failed && at != end && listed < kMaxFilesListed; at.increment(failed), ++listed) {
     const std::string name = at->path().filename().string();
     if (!is_image_name(name) || named.contains(name)) continue;
     if (count++ == 0 || name < first) first = name;

@@ -19,7 +19,7 @@ constexpr std::size_t kBatch = 64;
 
 void count_text(const std::string& text, const WordPiece* tokenizer, DataCheck& check) {
   const std::size_t size =
-      tokenizer ? tokenizer->encode(text, kMostMaxLength).size() : decode_utf8(text).size();
+      tokenizer ? tokenizer->encode(text, kLargestMaxLength).size() : decode_utf8(text).size();
   const auto length = static_cast<std::int64_t>(size);
   const auto bin = std::lower_bound(kLengthBins.begin(), kLengthBins.end(), length);
   ++check.lengths[static_cast<std::size_t>(bin - kLengthBins.begin())];

@@ -31,10 +31,10 @@ std::vector<std::int64_t> dealt(const std::vector<std::int64_t>& order, std::siz
 }
 
 Result<DistributedSampler> DistributedSampler::make(const SamplerOptions& options) {
-  if (options.items < 1 || options.items > kMostSampled) {
+  if (options.items < 1 || options.items > kMaxSampled) {
     return Error{fmt::format("a data set of {} items cannot be sampled", options.items),
                  {},
-                 fmt::format("1 to {} items", kMostSampled)};
+                 fmt::format("1 to {} items", kMaxSampled)};
   }
   if (options.world_size < 1) {
     return Error{fmt::format("a world of {} ranks", options.world_size), {}, "1 or more"};

@@ -21,10 +21,10 @@ std::vector<std::int64_t> dealt(const std::vector<std::int64_t>& order, std::siz
                                 std::size_t stride, std::size_t count);
 
 // From this size on torch.randperm draws 64-bit numbers, which is not implemented here.
-inline constexpr std::int64_t kMostSampled = 214'748'364;
+inline constexpr std::int64_t kMaxSampled = 214'748'364;
 
 struct SamplerOptions {
-  std::int64_t items = 0;  // in the data set, 1…kMostSampled
+  std::int64_t items = 0;  // in the data set, 1…kMaxSampled
   int world_size = 1;      // ranks, >= 1
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;  // >= 0; the argument of set_epoch

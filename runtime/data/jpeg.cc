@@ -18,7 +18,7 @@ constexpr int kCmykChannels = 4;
 // Huffman codes take a bit for each block of 8 × 8 samples at least, and some component has half as
 // many blocks as the picture has such squares, or more. Arithmetic codes may take less; small
 // pictures are read in any case.
-constexpr std::int64_t kMostPixelsPerByte = 1024;
+constexpr std::int64_t kMaxPixelsPerByte = 1024;
 constexpr std::int64_t kSmallPicture = 4'000'000;  // pixels
 
 struct Destroy {
@@ -78,7 +78,7 @@ Result<RgbImage> decode_jpeg(std::string_view bytes, const std::string& name) {
   }
   const std::int64_t declared = std::int64_t{image.width} * image.height;
   if (declared > kSmallPicture &&
-      static_cast<std::size_t>(declared / kMostPixelsPerByte) > bytes.size()) {
+      static_cast<std::size_t>(declared / kMaxPixelsPerByte) > bytes.size()) {
     return unreadable_jpeg("its header promises more than it can hold", name);
   }
   const bool four = colours == TJCS_CMYK || colours == TJCS_YCCK;

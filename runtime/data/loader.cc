@@ -125,6 +125,8 @@ Result<std::optional<LoadedBatch>> Loader::finish(Pending pending, std::int64_t 
       continue;
     }
     if (item->has_image) {
+      // Each image was decoded into the slot of its item. Moved to the front where items before it
+      // were skipped or have no image.
       const auto from =
           pending.pixels.begin() + static_cast<std::ptrdiff_t>(pending.image_slots[row] * floats);
       const auto to =

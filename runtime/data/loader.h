@@ -27,9 +27,9 @@
 #include "runtime/data/transform.h"
 #include "runtime/data/wordpiece.h"
 
-// One item, ready for the model: its image decoded and transformed, its text as token ids.
-
 namespace lockstep::runtime {
+
+// One item, ready for the model: its image decoded and transformed, its text as token ids.
 
 // How to read each item. Everything that it points to must outlive the reader.
 struct ItemRecipe {

@@ -19,13 +19,13 @@
 
 #include "base/result.h"
 
+namespace lockstep::runtime {
+
 // The index map of a data set: which image and which text belong to each index.
 //
 // It is fixed when a manifest is opened, and ranks compare its digest before they train. So a rank
 // that reads another pairing (an index off by one, lists of different length) is found before the
 // first step. Each sample of the loader carries its key of the map.
-
-namespace lockstep::runtime {
 
 // 64-bit FNV-1a (RFC 9923). Distinguishes different data, but not against an adversary.
 std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t start = 0xcbf29ce484222325U);

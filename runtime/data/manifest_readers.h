@@ -40,12 +40,12 @@ class ImageFolder {
 Result<ManifestContent> read_captions_folder(const std::string& folder);
 Result<ManifestContent> read_jsonl(const std::string& file);
 
-inline constexpr std::size_t kMostShards = 1'000'000;
+inline constexpr std::size_t kMaxShards = 1'000'000;
 
 // Every brace group of the pattern written out, in order: {000..007} counts with leading zeros,
 // {a,b} lists. Without braces: the pattern itself. So WebDataset names shards:
 // "train-{000..007}.tar". Errors: a brace that is not closed, a range that runs backwards, more
-// than kMostShards.
+// than kMaxShards.
 Result<std::vector<std::string>> expand_braces(const std::string& pattern);
 
 // Reads the members of shards without their images' bytes. Keys must differ over all shards.

@@ -16,7 +16,7 @@ namespace lockstep::runtime {
 namespace {
 
 // Deflate packs at most 1032:1.
-constexpr std::size_t kMostInflation = 1032;
+constexpr std::size_t kMaxInflation = 1032;
 
 struct Reading {
   std::string_view left;  // what libpng has not asked for yet
@@ -110,7 +110,7 @@ Result<RgbImage> decode_png(std::string_view bytes, const std::string& name) {
   image.width = static_cast<int>(width);
   image.height = static_cast<int>(height);
   // A pixel takes a bit at least.
-  if (static_cast<std::size_t>(width * height) / 8 / kMostInflation > bytes.size()) {
+  if (static_cast<std::size_t>(width * height) / 8 / kMaxInflation > bytes.size()) {
     reading.message = "its header promises more than it can hold";
     return unreadable_png(reading, name);
   }

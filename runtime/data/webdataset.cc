@@ -185,7 +185,7 @@ Result<std::vector<std::string>> alternatives(std::string_view group) {
   const std::string_view low = group.substr(0, dots);
   const int first = number(low);
   const int last = number(group.substr(dots + 2));
-  if (first < 0 || last < first || static_cast<std::size_t>(last - first) >= kMostShards) {
+  if (first < 0 || last < first || static_cast<std::size_t>(last - first) >= kMaxShards) {
     return Error{fmt::format("{{{}}} is not a range of shards", printable(group)), {}, kFix};
   }
   for (int value = first; value <= last; ++value) {
@@ -212,8 +212,8 @@ Result<std::vector<std::string>> expand_braces(const std::string& pattern) {
     }
     const auto group = alternatives(rest.substr(open + 1, close - open - 1));
     if (!group) return group.error();
-    if (group->size() > kMostShards / out.size()) {
-      return Error{fmt::format("more than {} shards", kMostShards), {pattern}, kFix};
+    if (group->size() > kMaxShards / out.size()) {
+      return Error{fmt::format("more than {} shards", kMaxShards), {pattern}, kFix};
     }
     std::vector<std::string> longer;
     for (const std::string& name : out) {

@@ -20,10 +20,10 @@
 
 #include "base/result.h"
 
+namespace lockstep::runtime {
+
 // The pieces of a WordPiece tokenizer and their ids, from a vocab.txt: one piece per line, the id
 // is the line number from 0. Pieces that continue a word start with "##".
-
-namespace lockstep::runtime {
 
 using TokenId = std::int64_t;  // as the tensors that hold them
 
@@ -66,7 +66,7 @@ class Vocabulary {
 };
 
 inline constexpr std::size_t kDefaultMaxLength = 128;  // tokens
-inline constexpr std::size_t kMostMaxLength = 1U << 20U;
+inline constexpr std::size_t kLargestMaxLength = 1U << 20U;
 
 class WordPiece {
  public:

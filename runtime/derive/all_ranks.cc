@@ -33,9 +33,9 @@ std::string history_folder(std::size_t first) { return fmt::format("first-{}", f
 
 // The ranks of a class may be every second one, which takes a line for each.
 std::string shortened(const std::string& ranks) {
-  constexpr std::size_t kMost = 40;
-  if (ranks.size() <= kMost) return ranks;
-  return fmt::format("{}, …", ranks.substr(0, ranks.rfind(',', kMost)));
+  constexpr std::size_t kMax = 40;
+  if (ranks.size() <= kMax) return ranks;
+  return fmt::format("{}, …", ranks.substr(0, ranks.rfind(',', kMax)));
 }
 
 trace::ConditionId condition_id(std::size_t index) {
@@ -130,7 +130,7 @@ class Deriver {
 
   void find_classes() {
     others_ = teams(scenario_);
-    if (scenario_.ranks > kMostRanksRun) {
+    if (scenario_.ranks > kMaxRanksRun) {
       // Ranks of copies stand for each other only where they may meet the same: what they do within
       // their copy is looked at once.
       const std::vector<std::int32_t> traced = scenario_.ranks_of_copy() > 0
@@ -287,7 +287,7 @@ bool rules_say_all(const Scenario& scenario) {
 Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
                             std::optional<std::string> obstacle) {
   if (!obstacle) obstacle = needs_values(scenario);
-  const bool many = scenario.ranks > kMostRanksRun;
+  const bool many = scenario.ranks > kMaxRanksRun;
   const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
   if (!asked) return !obstacle && (many || large);
   if (*asked && obstacle) {

@@ -22,7 +22,7 @@ struct DeriveAllOptions {
 };
 
 // Up to this many ranks, each is run; above, one of each class (runtime/derive/derivation_plan.h).
-inline constexpr int kMostRanksRun = 64;
+inline constexpr int kMaxRanksRun = 64;
 
 // Runs the ranks under every history, and returns the folders with a product.json
 // (trace/derivation.h): one; or, if rank 0's broadcasts depend on its first step, one for each

@@ -356,10 +356,9 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
     return refuse("the ranks distribute their batches by what they measure",
                   "derive it with \"balance: none\"");
   }
-  if (const std::size_t lengths = lengths_of(generations(scenario)).size();
-      lengths > kMostLengths) {
+  if (const std::size_t lengths = lengths_of(generations(scenario)).size(); lengths > kMaxLengths) {
     return refuse(fmt::format("its texts have {} different lengths", lengths),
-                  fmt::format("derive it with {} or fewer of them, in \"generate\"", kMostLengths));
+                  fmt::format("derive it with {} or fewer of them, in \"generate\"", kMaxLengths));
   }
   return Planner(scenario).plan();
 }

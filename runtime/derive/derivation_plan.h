@@ -60,8 +60,8 @@ struct DerivationPlan {
 };
 
 // Errors: jobs that cannot be run rank by rank (replays; batches that are balanced by measured
-// time); texts of more than kMostLengths different lengths.
-inline constexpr std::size_t kMostLengths = 16;
+// time); texts of more than kMaxLengths different lengths.
+inline constexpr std::size_t kMaxLengths = 16;
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
 
 // The ranks that must run together: those of a replica, or each alone.

@@ -145,14 +145,14 @@ Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan
 }
 
 // Writes a certificate for each derivation: FILE, FILE.1, FILE.2, …
-Status write_certificates(const AllDecided& all, const std::string& file, std::ostream& said) {
+Status write_certificates(const AllDecided& all, const std::string& file, std::ostream& stream) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Result<std::string> text = verify::write_certificate(all[i]->model, all[i]->decision);
     if (!text) return text.error();
     const std::string own = i == 0 ? file : fmt::format("{}.{}", file, i);
     if (const Status ok = write_file(own, *text); !ok) return ok;
-    said << "check it with: lockstep check-certificate " << printable(own) << " "
-         << printable(all[i]->derivation.folder) << "\n";
+    stream << "check it with: lockstep check-certificate " << printable(own) << " "
+           << printable(all[i]->derivation.folder) << "\n";
   }
   return Status::ok();
 }
@@ -197,12 +197,12 @@ std::string to_string(const StepCost& cost) {
 
 // Derives the job with each remedy, and prints verdicts and costs.
 Status print_remedies(const Scenario& scenario, const StepCost& now, const DeriveJob& options,
-                      Interrupts& interrupts, std::ostream& said) {
+                      Interrupts& interrupts, std::ostream& stream) {
   const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
   const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
   if (!choices) return choices.error();
-  said << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
+  stream << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
     DeriveJob own = options;
@@ -218,18 +218,18 @@ Status print_remedies(const Scenario& scenario, const StepCost& now, const Deriv
     if (!decided) return decided.error();
     const Decided& worst = worst_of(*decided);
     const bool safe = worst.decision.verdict == verify::ProductVerdict::safe;
-    said << "  " << pad_right(choice.name, 18)
-         << pad_right(verify::to_string(worst.decision.verdict), 14)
-         << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
-         << (safe ? fmt::format("    {}\n", choice.change) : "") << std::flush;
+    stream << "  " << pad_right(choice.name, 18)
+           << pad_right(verify::to_string(worst.decision.verdict), 14)
+           << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
+           << (safe ? fmt::format("    {}\n", choice.change) : "") << std::flush;
   }
   return Status::ok();
 }
 
-// Decides for all mixes of batches, and prints the verdict to `said`. Errors: a job that cannot be
-// derived, workers that fail, the user's signal.
+// Decides for all mixes of batches, and prints the verdict to `stream`. Errors: a job that cannot
+// be derived, workers that fail, the user's signal.
 Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& options,
-                                   Interrupts& interrupts, std::ostream& said) {
+                                   Interrupts& interrupts, std::ostream& stream) {
   const Result<DerivationPlan> plan = derivation_plan(scenario);
   if (!plan) return plan.error();
   const Result<AllDecided> decided = decide_all(scenario, *plan, options, interrupts);
@@ -252,23 +252,24 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
       !written)
     return reports::fail(written.error(), reports::ExitStatus::own_failure);
   if (!options.quiet && !reports::takes_stdout(files))
-    said << reports::product_text_report(worst.model, worst.decision, {.width = stdout_columns()});
-  said << certified.str() << std::flush;
+    stream << reports::product_text_report(worst.model, worst.decision,
+                                           {.width = stdout_columns()});
+  stream << certified.str() << std::flush;
   const bool wrong =
       verdict != verify::ProductVerdict::safe && verdict != verify::ProductVerdict::inconclusive;
   if (options.remedies && wrong && !options.quiet) {
     const Status status =
-        print_remedies(scenario, step_cost(worst.derivation), options, interrupts, said);
+        print_remedies(scenario, step_cost(worst.derivation), options, interrupts, stream);
     if (!status) return status.error();
   }
   return reports::status_of(verdict);
 }
 
 // Compares the calls of each rank with those of a run in `recorded`, and prints the result to
-// `said`. A run that was stopped made a prefix of them. True: it agrees. Errors: a folder without
+// `stream`. A run that was stopped made a prefix of them. True: it agrees. Errors: a folder without
 // traces, or of another number of ranks.
 Result<bool> agrees(const trace::Run& derived, const std::string& recorded, bool quiet,
-                    std::ostream& said) {
+                    std::ostream& stream) {
   const Result<trace::Run> run = trace::load_run({recorded});
   if (!run) return run.error();
   if (derived.ranks.size() != run->ranks.size()) {
@@ -287,22 +288,22 @@ Result<bool> agrees(const trace::Run& derived, const std::string& recorded, bool
     calls += c.calls_a;
     equal += c.same() ? 1U : 0U;
     if (quiet) continue;
-    said << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
-         << c.calls_b << ", "
-         << (c.same() ? "equal"
-             : fits   ? "the recorded ones are the first of them"
-                      : "they differ")
-         << "\n";
+    stream << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
+           << c.calls_b << ", "
+           << (c.same() ? "equal"
+               : fits   ? "the recorded ones are the first of them"
+                        : "they differ")
+           << "\n";
     if (fits) continue;
-    said << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)
-         << "\n  recorded  " << wrap(c.b.value_or("nothing"), 68, 12) << "\n";
+    stream << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)
+           << "\n  recorded  " << wrap(c.b.value_or("nothing"), 68, 12) << "\n";
   }
   if (!quiet) {
-    said << plural(derived.ranks.size(), "rank") << ", " << plural(calls, "call") << ": "
-         << (!same                           ? "the run did something else"
-             : equal == derived.ranks.size() ? "recorded as derived"
-                                             : "recorded as derived, up to where the job ended")
-         << "\n";
+    stream << plural(derived.ranks.size(), "rank") << ", " << plural(calls, "call") << ": "
+           << (!same                           ? "the run did something else"
+               : equal == derived.ranks.size() ? "recorded as derived"
+                                               : "recorded as derived, up to where the job ended")
+           << "\n";
   }
   return same;
 }
@@ -312,7 +313,7 @@ Result<bool> agrees(const trace::Run& derived, const std::string& recorded, bool
 Result<reports::ExitStatus> derive_against(const Scenario& scenario,
                                            const std::vector<std::string>& runs,
                                            const DeriveJob& options, Interrupts& interrupts,
-                                           std::ostream& said) {
+                                           std::ostream& stream) {
   // Jobs that cannot be derived are refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   // Before work is done for nothing.
@@ -342,8 +343,8 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario,
   if (!derived) return derived.error();
   bool same = true;
   for (const std::string& run : runs) {
-    if (runs.size() > 1 && !options.quiet) said << printable(run) << ":\n";
-    const Result<bool> agreed = agrees(*derived, run, options.quiet, said);
+    if (runs.size() > 1 && !options.quiet) stream << printable(run) << ":\n";
+    const Result<bool> agreed = agrees(*derived, run, options.quiet, stream);
     if (!agreed) return agreed.error();
     same = same && *agreed;
   }
@@ -376,10 +377,10 @@ reports::ExitStatus derive_scenario(const DeriveOptions& options) {
       *worker,         folder.path(),    options.certificate, options.write_scenario,
       options.outputs, options.remedies, meta_of(options),    options.quiet};
   // A report on standard output must not be mixed with other text.
-  std::ostream& said = reports::takes_stdout(files) ? std::cerr : std::cout;
+  std::ostream& stream = reports::takes_stdout(files) ? std::cerr : std::cout;
   const Result<reports::ExitStatus> status =
-      options.against.empty() ? derive(*scenario, job, interrupts, said)
-                              : derive_against(*scenario, options.against, job, interrupts, said);
+      options.against.empty() ? derive(*scenario, job, interrupts, stream)
+                              : derive_against(*scenario, options.against, job, interrupts, stream);
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
   if (!status) return reports::fail(status.error());
   return *status;

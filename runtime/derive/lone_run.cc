@@ -41,11 +41,11 @@ bool refused(const ProcessEnd& end) { return end.signal == 0 && end.exit_status 
 Status outcome_of(const ProcessEnd& end, const std::string& log) {
   if (end.success()) return Status::ok();
   if (const auto error = refused(end) ? last_error(log) : std::nullopt) return *error;
-  std::string said;
+  std::string lines;
   for (const std::string& line : last_lines(log, kShownLogLines))
-    said += fmt::format("\n  {}", line);
+    lines += fmt::format("\n  {}", line);
   return Error{fmt::format("the worker that looks at each rank alone {}{}", to_string(end),
-                           said.empty() ? "" : fmt::format("; its log ends with:{}", said)),
+                           lines.empty() ? "" : fmt::format("; its log ends with:{}", lines)),
                {log},
                ""};
 }
@@ -70,9 +70,9 @@ std::optional<Result<std::string>> LoneRun::poll() {
   if (!end) return std::nullopt;
   refused_ = runtime::refused(*end);
   if (const Status ok = outcome_of(*end, log_); !ok) return ok.error();
-  const Result<std::string> said = read_file(log_, kLogBytes);
-  if (!said) return said.error();
-  return said->substr(0, said->find('\n'));
+  const Result<std::string> log = read_file(log_, kLogBytes);
+  if (!log) return log.error();
+  return log->substr(0, log->find('\n'));
 }
 
 namespace {
@@ -82,11 +82,11 @@ std::string draws_file(const std::string& folder) { return folder + "/draws.json
 }  // namespace
 
 Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options) {
-  const std::string said = draws_file(options.folder);
-  Result<Process> process = Process::spawn({options.worker, "draws", scenario.file}, said);
+  const std::string file = draws_file(options.folder);
+  Result<Process> process = Process::spawn({options.worker, "draws", scenario.file}, file);
   if (!process) return process.error();
   while (process->running()) std::this_thread::sleep_for(kPoll);
-  if (const Status ok = outcome_of(*process->poll(), said); !ok) return ok.error();
+  if (const Status ok = outcome_of(*process->poll(), file); !ok) return ok.error();
   return known_to_draw_alike(scenario, options.folder);
 }
 

@@ -52,7 +52,7 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
 }
 
 // How many ranks a rule may name (scenarios/scenario.schema.json).
-constexpr std::size_t kMostNamed = 256;
+constexpr std::size_t kMaxRanksNamed = 256;
 
 template <class Number>
 std::vector<std::vector<Number>> in_parts(const std::vector<Number>& all, std::size_t size) {
@@ -110,7 +110,7 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   const std::vector<int> image_ranks = other_ranks(plan, (*scenario).value("ranks", 2));
   const bool most_have_none = plan.text_ranks.size() > image_ranks.size();
   if (!most_have_none) {
-    for (const std::vector<int>& some : in_parts(plan.text_ranks, kMostNamed))
+    for (const std::vector<int>& some : in_parts(plan.text_ranks, kMaxRanksNamed))
       data["modality"].push_back({{"ranks", some}, {"has", {"text"}}});
   }
   const std::vector<std::size_t> steps = plan.steps_of_history(first);
@@ -127,7 +127,7 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
     const Condition& c = plan.conditions[steps[step]];
     Json rule = {{"steps", {step}}, {"has", modalities(c)}};
     if (!most_have_none) data["modality"].push_back(rule);
-    for (const std::vector<int>& some : in_parts(image_ranks, kMostNamed)) {
+    for (const std::vector<int>& some : in_parts(image_ranks, kMaxRanksNamed)) {
       rule["ranks"] = some;
       if (most_have_none) data["modality"].push_back(rule);
     }
@@ -160,7 +160,7 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
     for (const auto& [condition, ranks] : ranks_in) {
       const Condition& c = plan.conditions[condition];
-      for (const std::vector<std::size_t>& some : in_parts(ranks, kMostNamed)) {
+      for (const std::vector<std::size_t>& some : in_parts(ranks, kMaxRanksNamed)) {
         if (condition != most->first)
           data["modality"].push_back({{"ranks", some}, {"steps", {step}}, {"has", modalities(c)}});
         if (c.overflow)

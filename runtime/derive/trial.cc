@@ -31,7 +31,7 @@ std::vector<Trial> trials_of(const verify::ProductModel& model) {
   const auto add = [&](const verify::Situation& situation, std::optional<trace::Rank> other,
                        const std::vector<verify::ProductOption>& options) {
     verify::Assignment assignment = verify::steps_up_to(model, situation, options);
-    if (out.size() < kMostTrials && !assignment.steps.empty()) {
+    if (out.size() < kMaxTrials && !assignment.steps.empty()) {
       out.push_back({situation, other, std::move(assignment)});
     }
   };
@@ -73,11 +73,11 @@ std::int64_t first_difference(const Trial& trial) {
 
 using Conditions = std::vector<std::vector<std::size_t>>;  // by step, then by rank
 
-// By rank: the rank that is run for it. Beyond kMostRanksRun, one rank is run for all that the job
+// By rank: the rank that is run for it. Beyond kMaxRanksRun, one rank is run for all that the job
 // treats as equals and that are under the same conditions.
 std::vector<int> traced_ranks(const Scenario& scenario, const Conditions& conditions) {
   std::vector<int> out(static_cast<std::size_t>(scenario.ranks));
-  if (scenario.ranks <= kMostRanksRun) {
+  if (scenario.ranks <= kMaxRanksRun) {
     for (int rank = 0; rank < scenario.ranks; ++rank) out[static_cast<std::size_t>(rank)] = rank;
     return out;
   }

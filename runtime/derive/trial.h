@@ -20,11 +20,11 @@ namespace lockstep::runtime {
 std::vector<std::vector<std::size_t>> conditions_of(const verify::Assignment& assignment);
 
 // Tries assignments in which all ranks except one are as usual, in each kind of step (at most
-// kMostTrials). It runs each rank alone through exactly these steps (of more than kMostRanksRun
+// kMaxTrials). It runs each rank alone through exactly these steps (of more than kMaxRanksRun
 // ranks one of each class), and verify() judges the traces. The first that goes wrong is a proof.
 // If none does, nothing is known about the others. Errors: those of run_alone; files that cannot be
 // read or written.
-inline constexpr std::size_t kMostTrials = 8;
+inline constexpr std::size_t kMaxTrials = 8;
 Result<std::optional<verify::Counterexample>> try_assignments(const Scenario& scenario,
                                                               const DerivationPlan& plan,
                                                               const verify::ProductModel& model,

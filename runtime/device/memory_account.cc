@@ -113,7 +113,7 @@ std::vector<trace::SegmentMemory> MemoryAccount::replay() const {
   std::int64_t total = now.total(), most = total;
   std::vector<trace::SegmentMemory> out;
   trace::MemoryUse peak = now;
-  for (const Happening& it : step_) {
+  for (const MemoryEvent& it : step_) {
     if (it.what == What::segment_ended) {
       out.push_back({peak, now});
       peak = now;

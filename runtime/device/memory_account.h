@@ -55,7 +55,7 @@ class MemoryAccount {
     std::vector<Block> made;
   };
   enum class What : std::uint8_t { allocated, freed, segment_ended };
-  struct Happening {
+  struct MemoryEvent {
     Block block;
     What what;
   };
@@ -68,7 +68,7 @@ class MemoryAccount {
   std::vector<Storage> storages_;
   std::vector<Block> unused_;  // free indices in storages_
   std::vector<Phase> phases_;  // outermost first
-  std::vector<Happening> step_;
+  std::vector<MemoryEvent> step_;
 };
 
 // Counters of a device's caching allocator.

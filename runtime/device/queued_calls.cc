@@ -118,6 +118,7 @@ std::unique_ptr<at::ObserverContext> CallQueue::before_operation(
   if (queue_of_thread == nullptr || queue_of_thread->state_->count == 0) return nullptr;
   const std::string_view name = function.name();
   if (name.starts_with("c10d::")) return nullptr;
+  // item(): on a GPU it waits for the whole queue.
   if (name == "aten::_local_scalar_dense") queue_of_thread->synchronise();
   std::vector<const c10::StorageImpl*> storages;
   for (const c10::IValue& input : function.inputs()) add_storages(input, storages);
@@ -138,6 +139,7 @@ CallQueue::CallQueue(Order order)
 CallQueue::~CallQueue() {
   at::removeCallback(handle_);
   queue_of_thread = nullptr;
+  // A thread whose transport never returns cannot be joined: it is detached, and keeps the state.
   std::vector<std::thread> idle;
   {
     const std::lock_guard lock(state_->mutex);
@@ -162,6 +164,7 @@ CallQueue::CallPtr CallQueue::put(const std::string& stream, std::vector<at::Ten
   const std::lock_guard lock(state_->mutex);
   state_->throw_if_refused();
   state_->prune();
+  // As a CUDA event on the current stream: what joins that queue later does not hold the call up.
   call->predecessors = state_->own;
   state_->in_flight.push_back(call);
   state_->count = state_->in_flight.size();
@@ -176,8 +179,8 @@ CallQueue::CallPtr CallQueue::put(const std::string& stream, std::vector<at::Ten
 }
 
 void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
-  const at::NoGradGuard
-      no_grad;  // as on a device: what a call writes is no operation of autograd's
+  // As on a device: autograd does not see what a call writes.
+  const at::NoGradGuard no_grad;
   std::unique_lock lock(state->mutex);
   for (;;) {
     state->changed.wait(lock, [&] { return state->stop || !stream.calls.empty(); });
@@ -191,6 +194,7 @@ void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
     if (state->stop) return;
     call->begun = true;
     stream.busy = true;
+    // The transport may block, so it is called without the mutex.
     lock.unlock();
     std::exception_ptr refused;
     bool lost = false;
@@ -209,6 +213,7 @@ void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
     work.reset();
     lock.lock();
     stream.busy = false;
+    // A call without its peer never completes, and blocks its stream, until the queue ends.
     if (lost) {
       state->changed.wait(lock, [&] { return state->stop; });
       return;
@@ -217,6 +222,7 @@ void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
     stream.calls.pop_front();
     std::erase(state->in_flight, call);
     state->count = state->in_flight.size();
+    // Handles to the call outlive it; its tensors need not.
     call->start = nullptr;
     call->tensors.clear();
     call->predecessors.clear();
@@ -243,9 +249,9 @@ std::shared_ptr<const QueueMark> CallQueue::mark() const {
 // `done` is asked with the mutex held.
 void CallQueue::block_until(const std::function<bool()>& done) {
   // The host blocks often here, mostly for a very short time. Only a longer wait is worth a record.
-  constexpr std::chrono::milliseconds kPatience(20);
+  constexpr std::chrono::milliseconds kTimeout(20);
   std::unique_lock lock(state_->mutex);
-  if (state_->changed.wait_for(lock, kPatience, done)) return;
+  if (state_->changed.wait_for(lock, kTimeout, done)) return;
   lock.unlock();
   const std::shared_ptr<void> scope = scope_ ? scope_() : nullptr;
   lock.lock();

@@ -15,9 +15,9 @@ namespace {
 
 // Elements that are worth a thread; a multiple of 8. Large tensors have a few hundred parts.
 std::int64_t part_size(std::int64_t elements) {
-  constexpr std::int64_t kLeast = 1 << 15;
-  constexpr std::int64_t kMostParts = 256;
-  return std::max(kLeast, (elements / kMostParts + 8) / 8 * 8);
+  constexpr std::int64_t kMin = 1 << 15;
+  constexpr std::int64_t kMaxParts = 256;
+  return std::max(kMin, (elements / kMaxParts + 8) / 8 * 8);
 }
 
 // As what it is hashed as: itself, a float, or a double.

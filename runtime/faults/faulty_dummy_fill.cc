@@ -1,3 +1,5 @@
+// Deliberate faults in the remedies that compute a dummy image. Each overrides the one step of
+// DummyFill in which it differs.
 #include <utility>
 
 #include "runtime/faults/faults.h"

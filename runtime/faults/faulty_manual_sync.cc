@@ -1,3 +1,4 @@
+// Deliberate faults in the hand-written synchronisation of gradients.
 #include <utility>
 
 #include "runtime/faults/faults.h"

@@ -1,3 +1,5 @@
+// A deliberate fault: a network that does not carry reduce-scatters from step 1 on, so that they
+// never complete on any rank.
 #include <utility>
 
 #include "runtime/faults/faults.h"

@@ -40,8 +40,8 @@ constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "manual", 8, "float16"},
                                                 {"image, text", "ddp", 24, "float16"}}};
 constexpr int kWorkSteps = 10;
-constexpr int kWarmSteps = 4;   // the first steps, which allocate memory, are not measured
-constexpr int kMostRounds = 8;  // if the all-reduces cannot be fitted
+constexpr int kWarmSteps = 4;  // the first steps, which allocate memory, are not measured
+constexpr int kMaxRounds = 8;  // if the all-reduces cannot be fitted
 
 // Jobs that run with all ranks at once: one with an all-reduce per parameter, from a few bytes to
 // the largest; one with few calls; and one whose calls overlap computation. Links are fitted to the
@@ -193,7 +193,7 @@ Status measure_jobs(const CalibrateOptions& options, Calibration& out, Interrupt
     if (round < options.repeats) continue;
     const Status fitted = fit_links(few_ranks, all_ranks, out.machine);
     // Other load on the machine can hide the cost of bytes: measure another round.
-    if (!fitted && round == kMostRounds) return fitted;
+    if (!fitted && round == kMaxRounds) return fitted;
     if (fitted) break;
   }
   out.calls = all_ranks.calls().size();
@@ -206,7 +206,7 @@ Status measure_jobs(const CalibrateOptions& options, Calibration& out, Interrupt
 Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& interrupts) {
   Calibration out;
   out.machine.name = options.name;
-  out.machine.ranks_per_node = sim::kMostRanksPerNode;  // all on this machine
+  out.machine.ranks_per_node = sim::kMaxRanksPerNode;  // all on this machine
   out.machine.cores = options.cores;
   const Result<WorkMeasured> work = measure_work(options, interrupts);
   if (!work) return work.error();

@@ -90,12 +90,12 @@ std::size_t count_traced(const std::vector<std::int32_t>& traced) {
 }  // namespace
 
 bool needs_draws(const Scenario& scenario) {
-  return scenario.ranks > kMostRanksRun && !rules_say_all(scenario);
+  return scenario.ranks > kMaxRanksRun && !rules_say_all(scenario);
 }
 
 Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
                                                        const std::optional<DrawnAlike>& drawn) {
-  if (scenario.ranks <= kMostRanksRun) {
+  if (scenario.ranks <= kMaxRanksRun) {
     std::vector<std::int32_t> out(static_cast<std::size_t>(scenario.ranks));
     std::iota(out.begin(), out.end(), 0);
     return out;
@@ -116,11 +116,11 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
   for (const std::vector<std::int32_t>* const way : ways) {
     std::vector<std::int32_t> out = representatives(scenario, batch_numbers(scenario, *way));
     fewest = count_traced(out);
-    if (fewest <= kMostRepresentatives) return out;
+    if (fewest <= kMaxRepresentatives) return out;
   }
   return Error{fmt::format("{} ranks of this job have different conditions, and at most {} are "
                            "derived",
-                           fewest, kMostRepresentatives),
+                           fewest, kMaxRepresentatives),
                {scenario.file},
                "simulate fewer steps (--steps), or give more ranks the same batches; `lockstep "
                "derive` decides for all mixes"};

@@ -17,9 +17,9 @@
 
 namespace lockstep::runtime {
 
-// Up to kMostRanksRun (runtime/derive/all_ranks.h) ranks, each is run. Above, one rank represents
+// Up to kMaxRanksRun (runtime/derive/all_ranks.h) ranks, each is run. Above, one rank represents
 // all that the job does not distinguish and that have the same batches. At most this many are run.
-inline constexpr std::size_t kMostRepresentatives = 256;
+inline constexpr std::size_t kMaxRepresentatives = 256;
 
 struct DeriveRanksOptions {
   std::string worker;           // the worker program
@@ -79,9 +79,9 @@ Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
 Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                        Interrupts& interrupts);
 
-// By rank: the rank that represents it. Up to kMostRanksRun ranks, each itself; above, one with
+// By rank: the rank that represents it. Up to kMaxRanksRun ranks, each itself; above, one with
 // equal batches. `drawn`: which ranks draw equal batches, if rules do not say what batches hold. If
-// these are more than kMostRepresentatives, batches are compared more coarsely: by which
+// these are more than kMaxRepresentatives, batches are compared more coarsely: by which
 // micro-batches have images; in pipelines, then by which steps do. Errors: still more than that.
 // O(ranks · steps · rules).
 Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,

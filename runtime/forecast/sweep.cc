@@ -18,7 +18,7 @@ namespace {
 // Short compared with the 0.2 s that deriving even a small job takes.
 constexpr std::chrono::milliseconds kSweepPoll(5);
 // Number of jobs whose derivations are kept for points that differ only in their machine.
-constexpr std::size_t kMostKept = 4;
+constexpr std::size_t kMaxKept = 4;
 
 std::string reason_of(const verify::Report& report) {
   if (report.findings.empty()) return "ranks wait for each other";
@@ -119,7 +119,7 @@ Status SweepRun::poll_running() {
 
 SweepRun::Derived& SweepRun::remember(Derived derived) {
   derived_.push_back(std::move(derived));
-  if (derived_.size() > kMostKept) derived_.pop_front();
+  if (derived_.size() > kMaxKept) derived_.pop_front();
   return derived_.back();
 }
 

@@ -177,12 +177,15 @@ ProcessGroups::Ptr ProcessGroups::make(const Members& members, const std::string
           ? Ptr(c10::make_intrusive<DirectGroup>(members.store, members.rank, members.size))
           : c10::make_intrusive<c10d::ProcessGroup>(members.store, members.rank, members.size);
   group->setDefaultBackend(own ? Type::NCCL : Type::GLOO);
+  // On a device that queues calls, completions are polled (WorkWatch).
   std::optional<RecordingBackend::OnDevice> on_device;
   if (device_->queues()) {
     if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
     on_device.emplace(
         RecordingBackend::OnDevice{*watch_, device_time_, [this] { return device_->mark(); }});
   }
+  // Gloo: for tensors on the host; beside NCCL under a name of its own, because the two backends
+  // count their calls apart. Without NCCL, also for tensors on a GPU.
   if (host) {
     const auto recorded = c10::make_intrusive<RecordingBackend>(
         std::move(host), recorder_,
@@ -241,12 +244,12 @@ void ProcessGroups::announce(const std::string& what) {
 
 bool ProcessGroups::wait_until_announced(const std::string& what,
                                          const std::vector<std::int32_t>& ranks,
-                                         std::chrono::milliseconds patience) {
+                                         std::chrono::milliseconds timeout) {
   if (others_) return true;
   std::vector<std::string> keys;
   for (const std::int32_t rank : ranks) keys.push_back(key_of(what, rank));
   try {
-    store_->wait(keys, patience);
+    store_->wait(keys, timeout);
     return true;
   } catch (const std::exception&) {
     return false;  // a rank is gone or stuck; its own trace says why
@@ -270,8 +273,8 @@ void ProcessGroups::abort_all() {
 
 void ProcessGroups::announce_done() { announce("done"); }
 
-bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds patience) {
-  return wait_until_announced("done", every_nth_rank(1, 0, who_.world_size), patience);
+bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds timeout) {
+  return wait_until_announced("done", every_nth_rank(1, 0, who_.world_size), timeout);
 }
 
 }  // namespace lockstep::runtime

@@ -86,13 +86,13 @@ class ProcessGroups {
   // Announces to the others, through the store, that this rank has reached `what`.
   void announce(const std::string& what);
   // Waits until all of `ranks` have announced it. Not a collective, so it does not interfere with
-  // the ranks' calls. False if `patience` ran out.
+  // the ranks' calls. False if `timeout` ran out.
   bool wait_until_announced(const std::string& what, const std::vector<std::int32_t>& ranks,
-                            std::chrono::milliseconds patience);
+                            std::chrono::milliseconds timeout);
 
   // The same for the end of a rank's program.
   void announce_done();
-  bool wait_until_all_are_done(std::chrono::milliseconds patience);
+  bool wait_until_all_are_done(std::chrono::milliseconds timeout);
 
   // Shuts down the groups, the last one first. Call it when everything that this rank called is
   // complete and the others are done (wait_until_all_are_done). The groups must not be used

@@ -1,3 +1,5 @@
+// Keys of a scenario that are each valid and contradict each other, such as an option of another
+// strategy. The schema cannot say these rules; each has its message and fix here.
 #include <map>
 #include <string>
 #include <utility>
@@ -348,7 +350,7 @@ class Contradictions {
     using Strategy = Scenario::Strategy;
     const Scenario::Train& train = scenario_.train;
     const bool float16 = train.precision == Scenario::Train::Precision::float16;
-    constexpr int kLeastToCross = 3;  // with fewer micro-batches the two orders are the same
+    constexpr int kMinToCross = 3;  // with fewer micro-batches the two orders are the same
     switch (scenario_.fault) {
       case Fault::none:
       case Fault::unsharded_data:
@@ -364,7 +366,7 @@ class Contradictions {
         return require_strategy(Strategy::Kind::manual, "manual");
       case Fault::crossed_stages:
         require_strategy(Strategy::Kind::pipeline, "pipeline");
-        return require_for_fault(scenario_.strategy.micro_batches >= kLeastToCross,
+        return require_for_fault(scenario_.strategy.micro_batches >= kMinToCross,
                                  "with fewer than three micro-batches the orders do not cross",
                                  "make \"micro_batches\" 3 or more");
       case Fault::lengths_sent_first:

@@ -1,3 +1,4 @@
+// Keys of earlier releases: an error that says how the same is written now.
 #include <string>
 
 #include <fmt/core.h>

@@ -155,8 +155,8 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
 }
 
 Result<Scenario> load_scenario(const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 20U;  // a scenario is a page of YAML
-  const Result<std::string> text = read_file(path, kMost);
+  constexpr std::size_t kMax = std::size_t{1} << 20U;  // a scenario is a page of YAML
+  const Result<std::string> text = read_file(path, kMax);
   if (!text) return text.error();
   Result<Scenario> scenario = parse_scenario(*text, path);
   if (scenario || !scenario.error().fix.empty()) return scenario;

@@ -88,8 +88,8 @@ std::string result_folder(const std::string& variation) {
 }
 
 Result<std::optional<Study>> load_study(const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 20U;
-  const Result<std::string> text = read_file(path, kMost);
+  constexpr std::size_t kMax = std::size_t{1} << 20U;
+  const Result<std::string> text = read_file(path, kMax);
   if (!text) return text.error();
   Result<YamlDocument> document = parse_yaml(*text, path);
   // Errors of files that are no studies are reported where those are loaded.

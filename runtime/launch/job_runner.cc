@@ -224,19 +224,20 @@ class Job {
       error->message = fmt::format("{}: {}", who, error->message);
       return *error;
     }
-    std::string said;
-    for (const std::string& line : last_lines(worker.log, 3)) said += fmt::format("\n    {}", line);
-    return {fmt::format("{} {} before it began{}", who, to_string(worker.end), said),
+    std::string lines;
+    for (const std::string& line : last_lines(worker.log, 3))
+      lines += fmt::format("\n    {}", line);
+    return {fmt::format("{} {} before it began{}", who, to_string(worker.end), lines),
             {worker.log},
             "fix what the worker reports; the log has all of it"};
   }
 
   Error no_traces() const {
-    const std::string said = outcome_.interrupted_by != 0 ? "interrupted before the workers began"
-                                                          : "the job ended before they began";
-    return {fmt::format("no worker left a trace: {}", said),
+    const std::string why = outcome_.interrupted_by != 0 ? "interrupted before the workers began"
+                                                         : "the job ended before they began";
+    return {fmt::format("no worker left a trace: {}", why),
             {options_.folder},
-            "what the workers said is in the *.log files there"};
+            "what the workers printed is in the *.log files there"};
   }
 
   const Scenario& scenario_;

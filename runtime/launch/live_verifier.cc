@@ -15,11 +15,11 @@ namespace {
 
 constexpr trace::Nanos kMillisecond = 1'000'000;
 // The silence before a poll: 0.2 s at first, doubled after each poll, at most 6.4 s.
-constexpr trace::Nanos kFirstPatience = 200 * kMillisecond;
+constexpr trace::Nanos kFirstQuiet = 200 * kMillisecond;
 // When a worker ends, ranks that waited for it usually fail by themselves, because its connections
 // close. Wait for that: their own error messages are useful.
-constexpr trace::Nanos kPatienceAfterEnd = 500 * kMillisecond;
-constexpr trace::Nanos kMostPatience = 6400 * kMillisecond;
+constexpr trace::Nanos kQuietAfterEnd = 500 * kMillisecond;
+constexpr trace::Nanos kMaxQuiet = 6400 * kMillisecond;
 // A poll that took 1 s is not repeated within 20 s.
 constexpr trace::Nanos kCostFactor = 20;
 
@@ -28,7 +28,7 @@ constexpr trace::Nanos kCostFactor = 20;
 LiveVerifier::LiveVerifier(std::string folder, int ranks)
     : folder_(std::move(folder)),
       tails_(static_cast<std::size_t>(ranks)),
-      patience_(kFirstPatience),
+      quiet_before_poll_(kFirstQuiet),
       ended_(static_cast<std::size_t>(ranks), false) {}
 
 const JobProgress& LiveVerifier::follow(trace::Nanos now) {
@@ -56,7 +56,7 @@ const JobProgress& LiveVerifier::follow(trace::Nanos now) {
   // Something moved: the silence ends and the first poll is near again.
   if (next.records != progress_.records || next.started != progress_.started) {
     quiet_since_ = now;
-    patience_ = kFirstPatience;
+    quiet_before_poll_ = kFirstQuiet;
   }
   progress_ = next;
   return progress_;
@@ -66,9 +66,9 @@ bool LiveVerifier::due(trace::Nanos now, const std::vector<bool>& ended) {
   if (ended != ended_) {
     ended_ = ended;
     quiet_since_ = now;
-    patience_ = kPatienceAfterEnd;
+    quiet_before_poll_ = kQuietAfterEnd;
   }
-  return progress_.started > 0 && now - quiet_since_ >= patience_;
+  return progress_.started > 0 && now - quiet_since_ >= quiet_before_poll_;
 }
 
 std::optional<LiveVerifier::Proof> LiveVerifier::poll(trace::Nanos now,
@@ -82,8 +82,9 @@ std::optional<LiveVerifier::Proof> LiveVerifier::judge(trace::Nanos now) {
   if (!run) return std::nullopt;
   verify::Report report = verify::verify(*run, {.live = true});
   const trace::Nanos end = monotonic_nanos();
-  patience_ = std::min(kMostPatience, patience_ * 2);
-  patience_ = std::max(patience_, now - quiet_since_ + kCostFactor * (end - begin));
+  quiet_before_poll_ = std::min(kMaxQuiet, quiet_before_poll_ * 2);
+  quiet_before_poll_ =
+      std::max(quiet_before_poll_, now - quiet_since_ + kCostFactor * (end - begin));
   if (!verify::proves_stuck(report)) return std::nullopt;
   const trace::Nanos silence =
       progress_.last_event == trace::kNoTime ? 0 : end - progress_.last_event;

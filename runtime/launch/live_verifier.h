@@ -58,8 +58,8 @@ class LiveVerifier {
   std::vector<std::optional<trace::RingTail>> tails_;  // by rank; empty until its file exists
   JobProgress progress_;
   trace::Nanos quiet_since_ = 0;
-  trace::Nanos patience_ = 0;  // the silence after which the next poll is due
-  std::vector<bool> ended_;    // as of the last call
+  trace::Nanos quiet_before_poll_ = 0;  // the silence after which the next poll is due
+  std::vector<bool> ended_;             // as of the last call
 };
 
 }  // namespace lockstep::runtime

@@ -145,7 +145,7 @@ Process& Process::operator=(Process&& other) noexcept {
 
 Process::~Process() {
   signal(SIGKILL);
-  const auto until = std::chrono::steady_clock::now() + kKillPatience;
+  const auto until = std::chrono::steady_clock::now() + kKillTimeout;
   while (pid_ >= 0 && running() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(milliseconds(1));
 }
@@ -196,7 +196,7 @@ void end_all(std::vector<Process>& processes, milliseconds grace) {
 
 void kill_all(std::vector<Process>& processes) {
   for (Process& p : processes) p.signal(SIGKILL);
-  const auto until = std::chrono::steady_clock::now() + kKillPatience;
+  const auto until = std::chrono::steady_clock::now() + kKillTimeout;
   while (any_runs(processes) && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(milliseconds(1));
   for (Process& p : processes) {

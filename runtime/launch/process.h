@@ -2,7 +2,7 @@
 //
 // The kernel kills the child when the thread that spawned it ends, for whatever reason; the
 // destructor kills and reaps a child that still runs. A process inside a driver may not die of
-// SIGKILL: nothing here waits longer than kKillPatience for one. Each child leads its own process
+// SIGKILL: nothing here waits longer than kKillTimeout for one. Each child leads its own process
 // group. So Ctrl-C at the terminal reaches only us, and a signal to the child reaches its helpers,
 // too.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace lockstep::runtime {
 
-inline constexpr std::chrono::seconds kKillPatience(5);
+inline constexpr std::chrono::seconds kKillTimeout(5);
 
 struct ProcessEnd {
   int exit_status = 0;

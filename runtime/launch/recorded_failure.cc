@@ -183,12 +183,13 @@ std::string calls_in_words(const trace::Run& program) {
 }  // namespace
 
 reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
-                                                 std::ostream& said) {
+                                                 std::ostream& stream) {
   if (const Status ok = check_names(failure); !ok) return reports::fail(ok.error());
-  const Patience patience("reading traces");
+  const ProgressLine progress("reading traces");
   Result<trace::Run> run = trace::load_run(failure.paths, failure.load);
   if (!run) return reports::fail(run.error());
   const std::string& path = failure.paths.front();
+  // What the traces show must be something that calls alone can show again.
   const verify::Report report = verify::verify(*run);
   if (const auto error = find_obstacle(report, path)) {
     return reports::fail(*error, report.verdict == verify::Verdict::inconclusive
@@ -200,6 +201,7 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   const Result<trace::Run> program = replay_program(std::move(*run), options);
   if (!program) return reports::fail(program.error());
   if (const Status fits = check_tensors(*program); !fits) return reports::fail(fits.error());
+  // The calls are judged before anything is written: they must lead to the same verdict.
   const Result<Scenario::Expect> expect = expectation_of_replay(report, *program, failure);
   if (!expect) return reports::fail(expect.error());
 
@@ -216,9 +218,9 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   Status written = write_calls(*program, folder);
   if (written) written = write_file(file.string(), replay_scenario_text(scenario));
   if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
-  said << "wrote " << printable(file.string()) << " and " << printable(folder.string())
-       << "/\n      " << calls_in_words(*program) << "\nit expects: " << in_words(scenario.expect)
-       << "\n";
+  stream << "wrote " << printable(file.string()) << " and " << printable(folder.string())
+         << "/\n      " << calls_in_words(*program) << "\nit expects: " << in_words(scenario.expect)
+         << "\n";
   return reports::ExitStatus::clean;
 }
 

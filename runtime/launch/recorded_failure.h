@@ -21,11 +21,11 @@ struct RecordedFailure {
   bool force = false;  // replace files that exist
 };
 
-// Reads and judges the traces, writes the files and reports them on `said`. Refuses what a replay
+// Reads and judges the traces, writes the files and reports them on `stream`. Refuses what a replay
 // would not show: wrong numbers, missing ranks, MPI programs. Status: 0 written; 2 for input that
 // cannot be read or replayed; 3 if the traces do not say whether anything is wrong; 4 for files
 // that cannot be written. Prints errors.
 reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
-                                                 std::ostream& said);
+                                                 std::ostream& stream);
 
 }  // namespace lockstep::runtime

@@ -93,8 +93,8 @@ std::string store_file(const std::string& folder) { return folder + "/store"; }
 
 std::vector<std::string> last_lines(const std::string& file, std::size_t lines) {
   // A few lines of a log; its end is enough.
-  constexpr std::size_t kMostBytes = 4096;
-  const Result<std::string> end = read_file_end(file, kMostBytes);
+  constexpr std::size_t kMaxBytes = 4096;
+  const Result<std::string> end = read_file_end(file, kMaxBytes);
   if (!end) return {};
   std::string_view text = *end;
   std::vector<std::string> out;
@@ -159,8 +159,8 @@ std::vector<double> numbers_at(const Json& object, const char* key) {
 
 std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   // A page of numbers, and 8 per evaluated image.
-  constexpr std::size_t kMost = std::size_t{1} << 26U;
-  const Result<std::string> text = read_file(path, kMost);
+  constexpr std::size_t kMax = std::size_t{1} << 26U;
+  const Result<std::string> text = read_file(path, kMax);
   if (!text) return std::nullopt;
   const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
@@ -198,7 +198,7 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
 constexpr std::size_t kInnermost = 3;  // innermost frames: what waits, and for what
 constexpr std::size_t kOfProgram = 2;  // frames of ours: which part of the training called it
 
@@ -223,7 +223,7 @@ std::string function_of(std::string_view line) {
 }  // namespace
 
 std::string hanging_location(const std::string& stack_file) {
-  const Result<std::string> text = read_file(stack_file, kMostBytes);
+  const Result<std::string> text = read_file(stack_file, kMaxBytes);
   if (!text) return "";
   std::vector<std::string> shown;
   std::size_t of_program = 0;

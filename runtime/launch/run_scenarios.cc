@@ -41,7 +41,7 @@ class Runner {
   explicit Runner(const RunOptions& options)
       : options_(options),
         // A report on standard output ("json=-") must not be mixed with other text.
-        said_(reports::takes_stdout(options.report) ? std::cerr : std::cout) {}
+        stream_(reports::takes_stdout(options.report) ? std::cerr : std::cout) {}
 
   reports::ExitStatus run() {
     if (const Status ready = prepare(); !ready) return reports::fail(ready.error());
@@ -60,10 +60,10 @@ class Runner {
       worst = worse(worst, finished->status);
       if (interrupts.poll() != 0) break;
     }
-    if (scenarios_.size() > 1 && !options_.report.quiet) said_ << table(rows) << std::flush;
+    if (scenarios_.size() > 1 && !options_.report.quiet) stream_ << table(rows) << std::flush;
     if (!references_.empty() && !options_.report.quiet) {
-      said_ << "\nfinal losses, compared with one process that has all batches:\n"
-            << reports::reference_table(references_, stdout_columns()) << std::flush;
+      stream_ << "\nfinal losses, compared with one process that has all batches:\n"
+              << reports::reference_table(references_, stdout_columns()) << std::flush;
     }
     if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
     return worst;
@@ -105,7 +105,7 @@ class Runner {
                    {studies.front()},
                    fmt::format("run it with `lockstep sweep {} -o DIR`", studies.front())};
     for (const std::string& file : studies)
-      said_ << printable(file) << " is a study and left out: `lockstep sweep` runs it\n";
+      stream_ << printable(file) << " is a study and left out: `lockstep sweep` runs it\n";
     const bool to_files =
         !options_.report.outputs.empty() || !options_.report.filter.write_baseline.empty();
     if (scenarios_.size() > 1 && to_files)
@@ -133,9 +133,9 @@ class Runner {
     const Result<std::string> folder = make_own_folder(scenario);
     if (!folder) return folder.error();
     if (!options_.report.quiet)
-      said_ << "running  " << printable(scenario.name) << "\n         " << job_in_words(scenario)
-            << "\n         traces in " << printable(*folder) << "\n"
-            << std::flush;
+      stream_ << "running  " << printable(scenario.name) << "\n         " << job_in_words(scenario)
+              << "\n         traces in " << printable(*folder) << "\n"
+              << std::flush;
     RunProgress progress(std::cerr, {.terminal = ::isatty(STDERR_FILENO) == 1,
                                      .silent = options_.report.quiet,
                                      .ranks = scenario.ranks,
@@ -180,8 +180,8 @@ class Runner {
         return written.error();
     }
     if (made->why_none.empty() && !options_.report.quiet) {
-      said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
-            << reports::comparison_text(made->comparison, 24, stdout_columns()) << std::flush;
+      stream_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
+              << reports::comparison_text(made->comparison, 24, stdout_columns()) << std::flush;
     }
     references_.push_back({std::filesystem::path(scenario.file).stem().string(),
                            std::move(made->why_none), made->loss,
@@ -204,7 +204,7 @@ class Runner {
                       const JobOutcome& outcome, const reports::FilteredReport& report) {
     const Status kept = write_file(folder + "/report.json", reports::json_report(report));
     if (!kept) return kept;
-    if (!options_.report.quiet) said_ << "\n" << std::flush;
+    if (!options_.report.quiet) stream_ << "\n" << std::flush;
     reports::ReportOptions now = options_.report;
     now.scenario = scenario;
     // What goes to standard output is written once: with --reference, when that has been trained.
@@ -215,7 +215,7 @@ class Runner {
     }
     const Status written = reports::write_reports(report, outcome.run, now);
     if (!written) return written;
-    if (!options_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
+    if (!options_.report.quiet) stream_ << "\n" << run_summary(outcome) << std::flush;
     return Status::ok();
   }
 
@@ -226,8 +226,8 @@ class Runner {
       const std::vector<std::string> differing = differences(*scenario.expect, outcome);
       for (const std::string& difference : differing)
         std::cerr << printable(scenario.file) << ": " << difference << "\n";
-      if (differing.empty() && !options_.report.quiet) said_ << "as expected\n";
-      if (!options_.report.quiet) said_ << "\n" << std::flush;
+      if (differing.empty() && !options_.report.quiet) stream_ << "as expected\n";
+      if (!options_.report.quiet) stream_ << "\n" << std::flush;
       return differing.empty() ? reports::ExitStatus::clean : reports::ExitStatus::findings;
     }
     const reports::ExitStatus status =
@@ -249,7 +249,7 @@ class Runner {
   }
 
   const RunOptions& options_;
-  std::ostream& said_;
+  std::ostream& stream_;
   reports::Filter filter_;
   std::vector<Scenario> scenarios_;
   std::vector<reports::ReferenceRow> references_;

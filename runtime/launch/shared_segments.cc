@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 // A process that creates a segment maps it at once. One that was looked for this often and never
 // seen in a process of ours belongs to another job.
-constexpr int kMostLooks = 40;
-constexpr std::size_t kMostMaps = std::size_t{64} << 20U;
+constexpr int kMaxLooks = 40;
+constexpr std::size_t kMaxMaps = std::size_t{64} << 20U;
 
 bool is_of_a_rank(std::string_view name) {
   static constexpr std::array<std::string_view, 4> kBeginnings = {"nccl-", "torch_", "gloo",
@@ -38,7 +38,7 @@ std::set<std::string> held_by(pid_t process, const std::string& folder) {
   std::set<std::string> out;
   const std::string proc = fmt::format("/proc/{}", process);
   const std::string prefix = folder + "/";
-  const auto maps = read_file(proc + "/maps", kMostMaps);
+  const auto maps = read_file(proc + "/maps", kMaxMaps);
   const std::string_view text = maps ? std::string_view(*maps) : std::string_view();
   for (std::size_t at = text.find(prefix); at != std::string_view::npos;
        at = text.find(prefix, at + 1)) {
@@ -83,7 +83,7 @@ void SharedSegments::look(const std::vector<pid_t>& processes, bool closely) {
     Segment& known = known_.try_emplace(name, segment).first->second;
     // A new segment under an old name.
     if (known.inode != segment.inode || known.device != segment.device) known = segment;
-    if (known.ours || (known.looks++ >= kMostLooks && !closely)) continue;
+    if (known.ours || (known.looks++ >= kMaxLooks && !closely)) continue;
     unknown.push_back(&*known_.find(name));
   }
   if (unknown.empty()) return;

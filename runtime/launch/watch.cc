@@ -81,13 +81,14 @@ std::string this_host() {
 void WatchSource::mark_gone(trace::Run& run) {
   if (!options_.look_for_processes || foreign_processes_) return;
   const std::string host = this_host();
-  std::map<trace::Rank, Gone> gone;
+  std::map<trace::Rank, VanishedProcess> gone;
   std::vector<trace::RankTrace*> silent;
   for (trace::RankTrace& trace : run.ranks) {
     if (trace.end != trace::End::cut || (!trace.host.empty() && trace.host != host)) continue;
     if (!has_ended(trace.pid)) continue;
     const auto before = gone_.find(trace.rank);
-    Gone& now = gone.emplace(trace.rank, Gone{events_of(trace), false}).first->second;
+    VanishedProcess& now =
+        gone.emplace(trace.rank, VanishedProcess{events_of(trace), false}).first->second;
     if (before == gone_.end()) continue;
     const bool moved = before->second.events != now.events;
     if (moved && before->second.moved) {
@@ -178,7 +179,7 @@ class Watcher {
       : options_(options),
         taken_(reports::takes_stdout(options.report)),
         // A report on standard output ("json=-") must not be mixed with other text.
-        said_(taken_ ? std::cerr : std::cout),
+        stream_(taken_ ? std::cerr : std::cout),
         source_({options.folder, !options.ignore_processes}) {}
 
   reports::ExitStatus run() {
@@ -240,9 +241,9 @@ class Watcher {
       if (const Status second = poll(); !second) return reports::fail(second.error());
     }
     if (!options_.report.quiet) {
-      said_ << reports::watch_screen(state_, {.width = width()},
-                                     {.on = !taken_ && stdout_wants_color()})
-            << std::flush;
+      stream_ << reports::watch_screen(state_, {.width = width()},
+                                       {.on = !taken_ && stdout_wants_color()})
+              << std::flush;
     }
     if (const Status status = act_on_findings(interrupts); !status) reports::fail(status.error());
     return conclude(latest_->over || stuck_ || !report_.report.findings.empty());
@@ -372,16 +373,16 @@ class Watcher {
     const std::string at = fmt::format("{}  ", duration_text(state_.watched_s));
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
     for (const std::string& line : reports::watch_news(before, state_, late))
-      said_ << at << line << "\n";
+      stream_ << at << line << "\n";
     const trace::Nanos now = monotonic_nanos();
     const std::string progress = reports::progress_text(state_);
     if (progress != last_progress_ &&
         (last_progress_.empty() || now - progress_time_ >= kProgressInterval)) {
-      said_ << at << progress << "\n";
+      stream_ << at << progress << "\n";
       last_progress_ = progress;
       progress_time_ = now;
     }
-    said_ << std::flush;
+    stream_ << std::flush;
   }
 
   // For findings that are new: writes the reports, then runs the command once, for the worst.
@@ -417,7 +418,7 @@ class Watcher {
   reports::ExitStatus conclude(bool with_report) {
     reports::ReportOptions outputs = options_.report;
     outputs.quiet |= !with_report;
-    if (with_report && !outputs.quiet) said_ << "\n" << std::flush;
+    if (with_report && !outputs.quiet) stream_ << "\n" << std::flush;
     if (const Status written = reports::write_reports(report_, latest_->run, outputs); !written)
       return reports::fail(written.error(), reports::ExitStatus::own_failure);
     const reports::ExitStatus status =
@@ -455,7 +456,7 @@ class Watcher {
 
   const WatchOptions& options_;
   const bool taken_;  // a report goes to standard output
-  std::ostream& said_;
+  std::ostream& stream_;
   reports::Filter filter_;
   WatchSource source_;
   std::optional<WatchSource::Poll> latest_;

@@ -59,14 +59,14 @@ class WatchSource {
 
   Options options_;
   // A rank whose process was gone at the last poll.
-  struct Gone {
+  struct VanishedProcess {
     std::uint64_t events = 0;  // recorded by then
     bool moved = false;        // it has recorded since it was first found gone
   };
 
   bool foreign_processes_ = false;  // process ids are not this machine's
   int polls_after_end_ = 0;
-  std::map<trace::Rank, Gone> gone_;
+  std::map<trace::Rank, VanishedProcess> gone_;
 };
 
 // Runs the user's command when something is found: `lockstep watch --exec CMD`.

@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kLargestConfig = std::size_t{1} << 20U;
 constexpr std::int64_t kLargestSize = 10'000'000;
-constexpr std::int64_t kMostLayers = 1000;  // each is some dozen objects, however narrow
-constexpr double kMostParameters = 1e11;
+constexpr std::int64_t kMaxLayers = 1000;  // each is some dozen objects, however narrow
+constexpr double kMaxParameters = 1e11;
 constexpr const char* kConfigFix =
     "give the config.json that came with the weights of a BERT encoder";
 
@@ -109,12 +109,12 @@ Status check_bert_options(const BertOptions& o) {
   if (!(o.norm_epsilon > 0 && o.norm_epsilon < 1)) {
     return Error{"LayerNorm's epsilon is not between 0 and 1", {}, "1e-12 is BERT's"};
   }
-  if (const double all = weights_in(o); all > kMostParameters) {
+  if (const double all = weights_in(o); all > kMaxParameters) {
     return Error{fmt::format("a text encoder of {} billion parameters", fixed(all / 1e9, 0)),
                  {},
                  "check layers, width and vocabulary"};
   }
-  if (o.layers > kMostLayers) {
+  if (o.layers > kMaxLayers) {
     return Error{
         fmt::format("a text encoder cannot have {} layers", o.layers), {}, "use 1 to a thousand"};
   }

@@ -164,11 +164,13 @@ at::Tensor ContrastiveModelImpl::seen_by_text(const at::Tensor& tokens) const {
 at::Tensor ContrastiveModelImpl::text_loss(const at::Tensor& projected, const at::Tensor& seen,
                                            const at::Tensor& tokens) {
   if (text_.causal) {
+    // The next word: the state at token i predicts token i + 1.
     const auto length = tokens.size(1);
     const at::Tensor logits = text_head_(projected.slice(1, 0, length - 1));
     return F::cross_entropy(logits.flatten(0, 1), tokens.slice(1, 1, length).flatten(),
                             F::CrossEntropyFuncOptions().ignore_index(input_.pad));
   }
+  // Masked words (BERT): only the words that were hidden are predicted.
   const at::Tensor hidden = (seen != tokens).flatten().nonzero().squeeze(1);
   const at::Tensor logits = text_head_(projected.flatten(0, 1).index_select(0, hidden));
   if (hidden.size(0) == 0) return 0 * (projected.sum() + text_head_->bias.sum());
@@ -303,8 +305,8 @@ FeatureGather::Gathered FeatureGather::gather(const at::Tensor& features, const 
     all = all_gather(*group_, padded.detach().contiguous());
     all.slice(0, group_->getRank() * most, (group_->getRank() + 1) * most).copy_(padded);
   }
-  // Without what ranks with fewer rows were filled up with. One operation for all ranks: one for
-  // each is most of a step where they are thousands.
+  // Drops the padding of ranks with fewer rows. In one operation for all ranks: with thousands of
+  // ranks, one operation for each would take most of a step.
   const at::Tensor is_row = at::arange(most).unsqueeze(0) < rows.unsqueeze(1);
   return {all.index_select(0, is_row.flatten().nonzero().squeeze(1).to(all.device())),
           rows.slice(0, 0, group_->getRank()).sum().item<std::int64_t>()};

@@ -16,9 +16,9 @@
 // no part in the matching.
 //
 // Which parameters get a gradient: with at least one image in the batch, all, except for an expert
-// that no image of the batch passes. A text-only batch:
-// text.*, text_proj.* and text_head.*; the other gradients stay undefined. (With exactly one image
-// there are no negatives: the contrastive loss is 0, its gradients are defined and 0.)
+// that no image of the batch passes. With a text-only batch, text.*, text_proj.* and text_head.*;
+// the other gradients stay undefined. (With exactly one image there are no negatives: the
+// contrastive loss is 0, its gradients are defined and 0.)
 #pragma once
 
 #include <functional>
@@ -37,6 +37,8 @@
 #include "runtime/models/parameters.h"
 #include "runtime/record/recorder.h"
 
+namespace lockstep::runtime {
+
 // Gathers the features of all ranks' batches, for a contrastive loss over all of them.
 //
 // Source of the idea and of its gradient: "loss local, features global" of OpenCLIP (Cherti et al.,
@@ -44,9 +46,6 @@
 // the rows of its own pairs against all columns. The gradient of a gathered row is the sum over the
 // ranks that used it, so a reduce-scatter. The mean of the ranks' gradients is then that of the
 // whole batch's loss.
-
-namespace lockstep::runtime {
-
 class FeatureGather {
  public:
   // `with_gradient` false: gradients do not flow back to other ranks' features, which is a mistake

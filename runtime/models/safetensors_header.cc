@@ -14,7 +14,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::size_t kMostDimensions = 64;  // as many as LibTorch indexes
+constexpr std::size_t kMaxDimensions = 64;  // as many as LibTorch indexes
 constexpr const char* kHeaderFix = "export or download the file again: it is damaged";
 
 struct TypeRow {
@@ -37,9 +37,9 @@ const TypeRow& row_of(StoredType type) { return kTypes[static_cast<std::size_t>(
 
 // A name from the file for a message: in single quotes, short and printable.
 std::string in_quotes(std::string_view name) {
-  constexpr std::size_t kMost = 80;
-  const bool cut = name.size() > kMost;
-  return fmt::format("'{}{}", printable(name.substr(0, kMost)), cut ? "…'" : "'");
+  constexpr std::size_t kMax = 80;
+  const bool cut = name.size() > kMax;
+  return fmt::format("'{}{}", printable(name.substr(0, kMax)), cut ? "…'" : "'");
 }
 
 // Takes nlohmann-json's events, so that no tree is built from what a file says: a header of nothing
@@ -63,7 +63,7 @@ class HeaderEvents {
       return unexpected("a number too large");
     }
     if (state_ == State::kShape) {
-      if (tensor_.shape.size() == kMostDimensions) return fail("it has more than 64 dimensions");
+      if (tensor_.shape.size() == kMaxDimensions) return fail("it has more than 64 dimensions");
       tensor_.shape.push_back(static_cast<std::int64_t>(value));
       return true;
     }
@@ -177,11 +177,11 @@ class HeaderEvents {
 // Values × bytes of one; nothing where that is too large for any file.
 std::optional<std::uint64_t> bytes_needed(const StoredTensor& tensor) {
   if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return 0;
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t bytes = bytes_of(tensor.type);
   for (const std::int64_t side : tensor.shape) {
     const auto factor = static_cast<std::uint64_t>(side);
-    if (bytes > kMost / factor) return std::nullopt;
+    if (bytes > kMax / factor) return std::nullopt;
     bytes *= factor;
   }
   return bytes;

@@ -12,7 +12,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::size_t kNamed = 5;  // names of each kind in a message
+constexpr std::size_t kNamesShown = 5;  // names of each kind in a message
 
 constexpr std::array<std::pair<StoredType, at::ScalarType>, 10> kTypes = {
     {{StoredType::F64, at::kDouble},
@@ -27,7 +27,6 @@ constexpr std::array<std::pair<StoredType, at::ScalarType>, 10> kTypes = {
      {StoredType::BOOL, at::kBool}}};
 
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 Named state_of(const torch::nn::Module& module) {
   Named all;
@@ -59,13 +58,13 @@ bool ends_with_any(const std::string& name, const std::vector<std::string>& ends
                      [&](const std::string& text) { return name.ends_with(text); });
 }
 
-// What does not fit, by kind.
+// The tensors that do not fit, by reason, as texts for a message.
 struct Misfits {
   std::vector<std::string> missing, unexpected, misshapen;
 
   void add_to(std::string& message, const char* what, const std::vector<std::string>& some) const {
     if (some.empty()) return;
-    message += std::string("\n  ") + what + ": " + join_and(some, kNamed);
+    message += std::string("\n  ") + what + ": " + join_and(some, kNamesShown);
   }
 
   Status status(const std::string& path) const {

@@ -10,11 +10,10 @@
 
 #include "trace/ids.h"
 
-// QueueMark: a position in the queue of work that a thread gives to its device (on CUDA: an event
-// on the thread's current stream). When it is reached, everything queued before it is done.
-
 namespace lockstep::runtime {
 
+// QueueMark: a position in the queue of work that a thread gives to its device (on CUDA: an event
+// on the thread's current stream). When it is reached, everything queued before it is done.
 class QueueMark {
  public:
   virtual ~QueueMark() = default;

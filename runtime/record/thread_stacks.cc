@@ -30,21 +30,21 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostFrames = 96;
+constexpr int kMaxFrames = 96;
 // The handler's own frame, and the kernel's signal return.
 constexpr int kHandlerFrames = 2;
 // Far from the first real-time signals, which C libraries and profilers use.
 int stop_signal() { return SIGRTMIN + 11; }
 
 struct Taken {
-  std::array<void*, kMostFrames> addresses{};
+  std::array<void*, kMaxFrames> addresses{};
   std::atomic<int> count{0};  // written last
 };
 
 void stop_here(int /*signal*/, siginfo_t* info, void* /*context*/) {
   if (info->si_code != SI_QUEUE || info->si_pid != getpid()) return;  // not sent by us
   auto* const taken = static_cast<Taken*>(info->si_value.sival_ptr);
-  const int count = backtrace(taken->addresses.data(), kMostFrames);
+  const int count = backtrace(taken->addresses.data(), kMaxFrames);
   taken->count.store(count, std::memory_order_release);
   for (;;) pause();
 }

@@ -166,6 +166,7 @@ std::optional<Error> find_nccl_refusal(const trace::Run& program) {
       }
     }
   }
+  // Without tags the n-th send of a pair matches its n-th receive.
   for (const auto& [pair, messages] : by_pair) {
     const std::size_t both = std::min(messages.sends.size(), messages.receives.size());
     for (std::size_t i = 0; i < both; ++i) {

@@ -19,7 +19,7 @@ using Shape = CallTensors::Shape;
 using Shapes = std::vector<Shape>;
 
 // Limit for one tensor, so that sums of them stay far from overflow.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40U;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40U;
 
 std::int64_t elements_of(const Shape& shape) {
   return trace::total_elements(trace::flatten_shapes({shape}));
@@ -36,7 +36,7 @@ Shape part_of(const Shapes& whole, std::size_t members) {
 }
 Shape whole_of(const Shape& part, std::size_t members) {
   // Sizes above the limit stay above it, and are refused later (tensor_bytes).
-  return {std::min(elements_of(part), kMostElements + 1) * static_cast<std::int64_t>(members)};
+  return {std::min(elements_of(part), kMaxElements + 1) * static_cast<std::int64_t>(members)};
 }
 
 // A list with one tensor for each member.
@@ -107,7 +107,7 @@ CallTensors tensors_of(const trace::Tables& tables, const trace::Call& call, std
 std::optional<std::int64_t> tensor_bytes(const Shape& shape, const std::string& type) {
   const std::optional<std::int64_t> each = trace::element_bytes(type);
   const std::int64_t elements = elements_of(shape);
-  if (!each || elements > kMostElements) return std::nullopt;
+  if (!each || elements > kMaxElements) return std::nullopt;
   return elements * *each;
 }
 
@@ -211,8 +211,8 @@ class Tensors {
       }
       std::int64_t sum = 0;
       for (const std::int64_t split : list) {
-        if (split < 0 || split > kMostElements) return "a split is not a number of rows";
-        sum = std::min(sum + split, kMostElements);
+        if (split < 0 || split > kMaxElements) return "a split is not a number of rows";
+        sum = std::min(sum + split, kMaxElements);
       }
       if (list.size() != members || sum != rows) return "its splits are not those of its rows";
       return std::nullopt;

@@ -59,7 +59,7 @@ class RealReducer final : public BucketReducer {
 
  private:
   std::shared_ptr<c10d::Reducer> reducer_;
-  // the Reducer logs to it unconditionally, and crashes without it
+  // The Reducer logs to it unconditionally, and crashes without it.
   std::shared_ptr<c10d::Logger> logger_;
 };
 
@@ -94,7 +94,7 @@ class MetaReducer final : public BucketReducer {
       accumulators_.back()->add_post_hook(
           std::make_unique<AfterAccumulation>([this, index] { got_gradient(index); }));
     }
-    use(std::move(buckets));
+    use_buckets(std::move(buckets));
     if (finds_unused_) {
       const auto count = static_cast<std::int64_t>(trained_.size());
       used_ = at::zeros({count}, at::kInt);
@@ -114,20 +114,20 @@ class MetaReducer final : public BucketReducer {
     // Gradients arrive in about the reverse order of the forward pass; buckets in that order are
     // full earlier, so communication overlaps with more of the backward.
     if (!rebuilds_buckets() || order_.empty()) return false;
-    std::vector<at::Tensor> came;
-    for (const std::int64_t index : order_) came.push_back(trained_[to_index(index)]);
+    std::vector<at::Tensor> arrived;
+    for (const std::int64_t index : order_) arrived.push_back(trained_[to_index(index)]);
     const std::vector<std::size_t> limits = {static_cast<std::size_t>(limits_.first),
                                              static_cast<std::size_t>(limits_.other)};
     Buckets buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
-        came, limits, std::vector<bool>(trained_.size(), false), order_));
-    buckets = those_of_rank_0(buckets);
+        arrived, limits, std::vector<bool>(trained_.size(), false), order_));
+    buckets = buckets_of_rank_0(buckets);
     rebuilt_ = true;
-    use(std::move(buckets));
+    use_buckets(std::move(buckets));
     return true;
   }
 
   void prepare_for_backward(const std::vector<at::Tensor>& outputs) override {
-    expects_ = true;
+    reduces_ = true;
     next_ = 0;
     order_.clear();
     for (Bucket& bucket : buckets_) bucket.pending = bucket.members.size();
@@ -155,7 +155,7 @@ class MetaReducer final : public BucketReducer {
     return at::empty(numbers.sizes(), numbers.options().device(at::kMeta));
   }
 
-  void use(Buckets buckets) {
+  void use_buckets(Buckets buckets) {
     buckets_.clear();
     bucket_of_.assign(trained_.size(), 0);
     for (std::vector<std::size_t>& members : buckets) {
@@ -186,7 +186,7 @@ class MetaReducer final : public BucketReducer {
   // Two broadcasts, as the Reducer makes them: the parameter indices bucket by bucket, followed by
   // the number of buckets; then the sizes of the buckets. For [[2, 3], [0, 1]]: 2 3 0 1 2, then 2
   // 2.
-  Buckets those_of_rank_0(const Buckets& own) {
+  Buckets buckets_of_rank_0(const Buckets& own) {
     const auto numbers = [](const std::vector<int>& values) {
       return at::tensor(values, at::kInt);
     };
@@ -243,7 +243,7 @@ class MetaReducer final : public BucketReducer {
   }
 
   void got_gradient(std::size_t index) {
-    if (!expects_) return;
+    if (!reduces_) return;
     // At the first gradient, mark the unused parameters as ready. So their buckets can be reduced
     // without waiting for a gradient that never comes.
     if (!std::exchange(unused_are_marked_, true)) {
@@ -269,7 +269,7 @@ class MetaReducer final : public BucketReducer {
       used_map_ = world_->allreduce(used);
     }
     torch::autograd::Engine::get_default_engine().queue_callback([this] {
-      expects_ = false;
+      reduces_ = false;
       unfinished_ = false;
       if (used_map_) std::exchange(used_map_, {})->wait();
     });
@@ -308,7 +308,7 @@ class MetaReducer final : public BucketReducer {
   std::vector<std::int64_t> order_;     // parameters, in the order in which their gradients arrived
   std::vector<std::size_t> unused_;     // in this backward
   bool unused_are_marked_ = false;
-  bool expects_ = false;     // a backward that reduces is running
+  bool reduces_ = false;     // a backward that reduces is running
   bool unfinished_ = false;  // some bucket is not reduced yet
   bool rebuilt_ = false;
   std::size_t next_ = 0;  // the bucket to reduce next

@@ -51,10 +51,9 @@
 #include "runtime/strategies/flat_unit.h"
 #include "runtime/strategies/strategy.h"
 
-// UseOrder: the order in which a pass uses the units, to predict the next pass.
-
 namespace lockstep::runtime {
 
+// UseOrder: the order in which a pass uses the units, to predict the next pass.
 class UseOrder {
  public:
   // Starts a pass. Returns the first unit of the previous one.

@@ -24,7 +24,7 @@ constexpr int kImageFront = 0, kImageBack = 1, kTextFront = 2, kTextBack = 3;
 // Kinds of messages per micro-batch (Part); the kind is added to the tag.
 constexpr int kParts = 5;
 // Dimensions of the largest result: images have [rows, channels, h, w].
-constexpr std::int64_t kMostSizes = 4;
+constexpr std::int64_t kMaxSizes = 4;
 
 std::string items(std::int64_t count) { return plural(std::max<std::int64_t>(count, 0), "item"); }
 
@@ -248,7 +248,7 @@ void Pipeline::gather_everything() {
 void Pipeline::expect(int m) {
   for (const int input : stage().inputs) {
     Incoming in;
-    in.head = at::empty({kMostSizes}, at::kLong);
+    in.head = at::empty({kMaxSizes}, at::kLong);
     in.work = begin_receive(m, input, Part::shape, in.head);
     incoming_.emplace(Key{m, input}, std::move(in));
   }
@@ -266,7 +266,7 @@ at::Tensor Pipeline::receive_result(int m, std::size_t input, std::int64_t own_r
   const int from = stage().inputs[input];
   const at::Tensor head = head_of(m, from);
   std::vector<std::int64_t> sizes(head.const_data_ptr<std::int64_t>(),
-                                  head.const_data_ptr<std::int64_t>() + kMostSizes);
+                                  head.const_data_ptr<std::int64_t>() + kMaxSizes);
   // Both stages read the batch; different numbers of rows mean different batches.
   if (sizes.front() != own_rows) refuse(m, sizes.front(), own_rows);
   if (own_rows == 0) return {};
@@ -293,7 +293,7 @@ void Pipeline::send_result(int m) {
   Flight& flight = flights_.at(m);
   const at::Tensor& result = flight.output;
   const int to = *stage().output;
-  std::vector<std::int64_t> sizes(kMostSizes, 0);
+  std::vector<std::int64_t> sizes(kMaxSizes, 0);
   if (result.defined()) std::copy(result.sizes().begin(), result.sizes().end(), sizes.begin());
   send(m, to, Part::shape, at::tensor(sizes, at::kLong));
   if (result.defined()) send(m, to, Part::features, result.detach().contiguous());

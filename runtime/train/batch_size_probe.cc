@@ -177,7 +177,7 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
     return result;
   }
   result.peak_bytes = ended.usage.ru_maxrss * std::int64_t{1024};  // Linux counts in KiB
-  const std::string said = text_of(folder.path() + "/result");
+  const std::string printed = text_of(folder.path() + "/result");
   const bool over = options.limit_bytes > 0 && result.peak_bytes > options.limit_bytes;
   // A process can also pass the limit between two polls and end well; ru_maxrss shows that.
   if (ended.over_limit || (WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0 && over)) {
@@ -190,10 +190,10 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
   } else if (WEXITSTATUS(ended.status) == kExitOutOfMemory) {
     result.outcome = Outcome::out_of_memory;
   } else if (WEXITSTATUS(ended.status) != 0) {
-    result.why = said;
+    result.why = printed;
   } else {
     result.outcome = Outcome::fits;
-    result.samples_per_s = std::strtod(said.c_str(), nullptr);
+    result.samples_per_s = std::strtod(printed.c_str(), nullptr);
   }
   return result;
 }

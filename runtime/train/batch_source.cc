@@ -362,10 +362,10 @@ Result<DrawnAlike> ranks_that_draw_alike(const Scenario& scenario) {
   Result<Draws> draws = Draws::open(scenario);
   if (!draws) return draws.error();
   // Every epoch of every rank has an order of all items.
-  constexpr double kMostDrawn = 4e9;
+  constexpr double kMaxDrawn = 4e9;
   const double drawn = static_cast<double>(scenario.ranks) * static_cast<double>(draws->items()) *
                        static_cast<double>(scenario.train.steps);
-  if (drawn > kMostDrawn)
+  if (drawn > kMaxDrawn)
     return Error{"to draw the batches of this many ranks, from this many items, takes minutes",
                  {scenario.file},
                  "take fewer steps or ranks, or write rules: data: {modality: [{has: [text]}]}"};

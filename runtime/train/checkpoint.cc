@@ -171,18 +171,18 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
   const auto refuse = [&](std::string message, std::string fix) -> Status {
     return Error{std::move(message), {path}, std::move(fix)};
   };
-  const auto said = [&](const char* key) {
+  const auto recorded = [&](const char* key) {
     const auto& metadata = file->header().metadata;
     const auto found = metadata.find(key);
     return found == metadata.end() ? std::string() : found->second;
   };
   // Check that the file belongs to this job before anything is copied.
-  if (!is_whole && said("world_size") != std::to_string(who_.world_size)) {
-    return refuse("the checkpoint is of " + printable(said("world_size")) + " ranks, the job has " +
-                      std::to_string(who_.world_size),
+  if (!is_whole && recorded("world_size") != std::to_string(who_.world_size)) {
+    return refuse("the checkpoint is of " + printable(recorded("world_size")) +
+                      " ranks, the job has " + std::to_string(who_.world_size),
                   "start the same number of ranks, or save with \"layout: gathered\"");
   }
-  if (said("data") != std::to_string(digest_)) {
+  if (recorded("data") != std::to_string(digest_)) {
     return refuse("the checkpoint is of another data set", "train on the data that it was made on");
   }
   // Read everything and check the checksum, and only then change the state.
@@ -195,7 +195,7 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
     if (const Status ok = file->read(tensor, to); !ok) return ok;
     stored.emplace(tensor.name, value);
   }
-  if (checksum_of(stored) != said("checksum")) {
+  if (checksum_of(stored) != recorded("checksum")) {
     return refuse("the checkpoint is damaged: its checksum does not fit",
                   "resume from an earlier one");
   }

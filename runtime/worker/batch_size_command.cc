@@ -1,3 +1,4 @@
+// lockstep-worker batch-size: finds the largest batch that fits into memory, by trying.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr double kMebibyte = 1024.0 * 1024.0;
-constexpr int kMostItems = 4096;  // as the scenario's schema allows
+constexpr int kMaxItems = 4096;  // as the scenario's schema allows
 
 constexpr const char* kExamples =
     R"(Trains a few steps of the scenario as a job of one rank, each try in a process
@@ -57,9 +58,9 @@ BatchSizeCommand::BatchSizeCommand(CLI::App& app)
                    "resident memory of the process, in MiB; default: 90 % of what is free")
       ->check(CLI::PositiveNumber);
   command_->add_option("--first", first_, "batch to start with; default: 1")
-      ->check(CLI::Range(1, kMostItems));
+      ->check(CLI::Range(1, kMaxItems));
   command_->add_option("--most", most_, "largest batch to try; default: 4096")
-      ->check(CLI::Range(1, kMostItems));
+      ->check(CLI::Range(1, kMaxItems));
   command_->add_option("--steps", steps_, "steps of each try; default: 3")
       ->check(CLI::Range(2, 1000));
 }

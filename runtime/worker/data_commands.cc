@@ -1,3 +1,5 @@
+// lockstep-worker data: checks a data set, tokenizes, shows what a sampler draws, decodes an image,
+// and writes the built-in data set as files.
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -175,7 +177,7 @@ DataCommands::DataCommands(CLI::App& app) : options_(std::make_unique<Options>()
   o.tokenize = command_->add_subcommand("tokenize", "token ids of {\"text\": ...} lines on stdin");
   o.tokenize->add_option("--vocab", o.vocab, "vocab.txt, a piece a line")->required();
   o.tokenize->add_option("--max-length", o.max_length, "tokens, with [CLS] and [SEP]")
-      ->check(CLI::Range(std::size_t{2}, kMostMaxLength))
+      ->check(CLI::Range(std::size_t{2}, kLargestMaxLength))
       ->capture_default_str();
 
   o.sampler = command_->add_subcommand("sampler", "items of each rank: DistributedSampler");

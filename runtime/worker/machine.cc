@@ -56,7 +56,7 @@ std::optional<Error> known_failure(std::string_view text) {
   return Error{row->message, {}, row->fix};
 }
 
-void keep_the_processor_when_waking() {
+void use_batch_scheduling() {
   if (sched_getscheduler(0) != SCHED_OTHER) return;
   const sched_param usual{};
   // Refused where a sandbox forbids it; the job is then as slow as it was.

@@ -22,6 +22,6 @@ std::optional<Error> known_failure(std::string_view text);
 // and poll until its time slice is over, which takes milliseconds, at every hop of every call. If
 // ranks have fewer cores than threads, steps would take three to six times as long
 // (docs/runtime.md).
-void keep_the_processor_when_waking();
+void use_batch_scheduling();
 
 }  // namespace lockstep::runtime

@@ -1,3 +1,4 @@
+// lockstep-worker model: lists the tensors of a model or a file, and tries one training step.
 #include <sys/resource.h>
 
 #include <chrono>

@@ -211,7 +211,7 @@ void leave_together(std::optional<ProcessGroups>& groups, const Scenario& scenar
                     Recorder& recorder, Watchdog& watchdog) {
   bool all_done = false;
   {
-    // Longer than the watchdog's patience: a rank that hangs has ended by then, and is not waited
+    // Longer than the watchdog's timeout: a rank that hangs has ended by then, and is not waited
     // for.
     const Recorder::Blocked waiting(recorder, "the other ranks to finish",
                                     Recorder::Blocked::Limit::total);
@@ -247,7 +247,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                  .queued = options.queued != QueuedCalls::no});
   if (!ring) return fail_with(ring.error());
   // Before any thread starts, which would keep the old policy.
-  keep_the_processor_when_waking();
+  use_batch_scheduling();
   Recorder recorder(**ring);
   Watchdog watchdog(recorder, {.rank = options.rank,
                                .hang_after_s = scenario.limits.hang_after_s,

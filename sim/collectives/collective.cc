@@ -82,11 +82,11 @@ Status check(const Collective& collective, const Links& links) {
                  known.empty() ? "this operation is not simulated"
                                : fmt::format("{} goes by {}", op, known)};
   }
-  if (collective.ranks < 2 || collective.ranks > kMostRanks) {
+  if (collective.ranks < 2 || collective.ranks > kMaxRanks) {
     return Error{fmt::format("{} cannot do a collective",
                              plural(std::max<std::int64_t>(collective.ranks, 0), "rank")),
                  {},
-                 fmt::format("give 2 to {}", plural(kMostRanks, "rank"))};
+                 fmt::format("give 2 to {}", plural(kMaxRanks, "rank"))};
   }
   if (collective.op == trace::Op::send && collective.ranks != 2)
     return Error{fmt::format("a send has 2 ranks, not {}", ranks), {}, "give 2 ranks"};
@@ -97,10 +97,10 @@ Status check(const Collective& collective, const Links& links) {
                  fmt::format("take ring, or {} ranks",
                              std::bit_floor(static_cast<std::uint64_t>(collective.ranks)))};
   }
-  if (collective.segments < 1 || collective.segments > kMostSegments) {
+  if (collective.segments < 1 || collective.segments > kMaxSegments) {
     return Error{fmt::format("{} segments cannot be sent", collective.segments),
                  {},
-                 fmt::format("give 1 to {} segments", kMostSegments)};
+                 fmt::format("give 1 to {} segments", kMaxSegments)};
   }
   if (collective.algorithm == Algorithm::hierarchical &&
       (collective.ranks_per_node < 1 || collective.ranks % collective.ranks_per_node != 0)) {

@@ -53,8 +53,8 @@ struct Collective {
 // algorithms.
 using Links = std::vector<LinkCost>;
 
-inline constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
-inline constexpr std::int64_t kMostSegments = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMaxRanks = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMaxSegments = std::int64_t{1} << 20;
 
 // The list form of an operation that has a one-tensor form, since both cost the same:
 // all_gather_into_tensor gives all_gather, and so on; recv gives send. Others are returned
@@ -62,7 +62,7 @@ inline constexpr std::int64_t kMostSegments = std::int64_t{1} << 20;
 trace::Op plain_op(trace::Op op);
 
 // Errors, with what to do instead: the algorithm does not carry the operation, ranks below 2 or
-// above kMostRanks, ranks that are not a power of two where the algorithm needs one or not a
+// above kMaxRanks, ranks that are not a power of two where the algorithm needs one or not a
 // multiple of the ranks per node, segments out of range, another number of link levels than the
 // algorithm uses, a link without bandwidth.
 Status check(const Collective& collective, const Links& links);

@@ -343,12 +343,12 @@ std::string_view protocol_name(NcclProtocol protocol) {
 Result<NcclChannels> parse_nccl_channels(std::string_view text) {
   const std::size_t times = std::min(text.find('x'), text.size());
   const auto count = parse_number<std::int64_t>(text.substr(0, times));
-  if (times == text.size() || !count || *count < 1 || *count > kMostNcclChannels) {
+  if (times == text.size() || !count || *count < 1 || *count > kMaxNcclChannels) {
     return Error{
         fmt::format("\"{}\" is not a number of channels with a bandwidth", printable(text)),
         {},
         fmt::format("write from 1 to {} channels and the bandwidth of each: 12x30GB/s",
-                    kMostNcclChannels)};
+                    kMaxNcclChannels)};
   }
   const Result<Bandwidth> each = parse_bandwidth(text.substr(times + 1));
   if (!each) return each.error();

@@ -57,9 +57,9 @@ struct NcclChannels {
   std::int64_t count = 1;
   Bandwidth each;
 };
-// Parses "12x30GB/s". Errors: another form, no channels or more than kMostNcclChannels,
+// Parses "12x30GB/s". Errors: another form, no channels or more than kMaxNcclChannels,
 // parse_bandwidth()'s.
-inline constexpr std::int64_t kMostNcclChannels = 64;
+inline constexpr std::int64_t kMaxNcclChannels = 64;
 Result<NcclChannels> parse_nccl_channels(std::string_view text);
 
 // The channels that NCCL found, inside a node or for groups over several nodes.

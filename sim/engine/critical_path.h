@@ -32,7 +32,7 @@ struct PathPart {
 };
 
 // `result` comes from execute(job, folding, …, {launch, record_issues}), or from execute_on_cores()
-// with `launch` 0 and keep_apart(). It must be neither stuck nor forever(). Where cores are shared,
+// with `launch` 0 and unfolded(). It must be neither stuck nor forever(). Where cores are shared,
 // a part lasts as long as it did next to all the others. Returns the parts in the order of time:
 // the first begins at 0, each of the others where the one before it ends, and the last ends at
 // result.end. Empty where that is 0. O(steps of the different ranks).

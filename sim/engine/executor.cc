@@ -65,7 +65,7 @@ class Executor {
   ExecutionResult run() {
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
       walk(r);
-      walk_awake();
+      run_awake_hosts();
     }
     if (on_links_) {
       while (on_links_->next())
@@ -74,7 +74,7 @@ class Executor {
           OpenCollectives::Held held = std::move(under_way_[ended.id]);
           spare_.push_back(ended.id);
           end_call(std::move(held), ended.end);
-          walk_awake();
+          run_awake_hosts();
         }
       result_.slowed_calls = on_links_->slowed();
       result_.most_slowed = on_links_->most_slowed();
@@ -85,7 +85,7 @@ class Executor {
 
  private:
   // A collective that completed may have unblocked hosts, which may complete more.
-  void walk_awake() {
+  void run_awake_hosts() {
     while (!awake_.empty()) {
       const std::uint32_t next = awake_.back();
       awake_.pop_back();

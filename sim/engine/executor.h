@@ -79,7 +79,7 @@ struct ExecutionResult {
   double most_slowed = 1;
 };
 
-// `folding` is of `job`: fold() or keep_apart(). Nothing is kept after the return.
+// `folding` is of `job`: fold() or unfolded(). Nothing is kept after the return.
 ExecutionResult execute(const ProgramJob& job, const Folding& folding, const CostOfCall& cost,
                         const ExecutionOptions& options = {});
 

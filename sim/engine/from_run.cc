@@ -98,7 +98,7 @@ class Compiler {
     }
     add_silent_ranks(run_.world_size);
     // After all ranks, when all groups are known.
-    add_seats_that_are_never_taken();
+    add_slots_of_silent_members();
     return std::move(out_);
   }
 
@@ -385,7 +385,7 @@ class Compiler {
 
   // A member that never calls in a group is waited for all the same: it gets a slot for the group,
   // so that fold() and the collectives count its arrival.
-  void add_seats_that_are_never_taken() {
+  void add_slots_of_silent_members() {
     std::vector<std::vector<std::uint32_t>> seated(out_.job.groups.size());
     for (std::uint32_t r = 0; r < out_.job.ranks.size(); ++r)
       for (const std::uint32_t g : out_.job.ranks[r].groups) seated[g].push_back(r);

@@ -44,24 +44,24 @@ class Numbering {
 };
 
 // For each group, the (rank, slot) pairs that refer to it.
-struct Seat {
+struct MemberSlot {
   std::uint32_t rank, slot;
 };
-std::vector<std::vector<Seat>> seats_of(const ProgramJob& job) {
-  std::vector<std::vector<Seat>> seats(job.groups.size());
+std::vector<std::vector<MemberSlot>> member_slots(const ProgramJob& job) {
+  std::vector<std::vector<MemberSlot>> members(job.groups.size());
   for (std::uint32_t r = 0; r < job.ranks.size(); ++r)
     for (std::uint32_t s = 0; s < job.ranks[r].groups.size(); ++s)
-      seats[job.ranks[r].groups[s]].push_back({r, s});
-  return seats;
+      members[job.ranks[r].groups[s]].push_back({r, s});
+  return members;
 }
 
 // The (class, slot) of each member of a group, sorted but not yet unique: two groups whose lists
 // are equal have equivalent members in the same slots.
-std::vector<std::pair<std::uint32_t, std::uint32_t>> color_members(const std::vector<Seat>& seats,
-                                                                   const Colors& colors) {
+std::vector<std::pair<std::uint32_t, std::uint32_t>> color_members(
+    const std::vector<MemberSlot>& members, const Colors& colors) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> who;
-  who.reserve(seats.size());
-  for (const Seat& seat : seats) who.emplace_back(colors[seat.rank], seat.slot);
+  who.reserve(members.size());
+  for (const MemberSlot& member : members) who.emplace_back(colors[member.rank], member.slot);
   std::sort(who.begin(), who.end());
   return who;
 }
@@ -109,14 +109,15 @@ std::size_t recolor_links(const std::vector<std::vector<LinkUser>>& users, const
 // One half of a round: a group's new colour is its kind, its size and the colours of its members.
 // Computed afresh each round, since the members' colours only get finer. Returns the number of
 // colours.
-std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<Seat>>& seats,
+std::size_t recolor_groups(const ProgramJob& job,
+                           const std::vector<std::vector<MemberSlot>>& members,
                            const std::vector<std::uint32_t>& kinds, const Colors& ranks,
                            const GroupLinks* links, const Colors& link_colors, Colors& groups) {
   Numbering numbering;
-  for (std::size_t g = 0; g < seats.size(); ++g) {
+  for (std::size_t g = 0; g < members.size(); ++g) {
     Colors key = {kinds.empty() ? 0 : kinds[g],
                   static_cast<std::uint32_t>(job.groups[g].members.size())};
-    for (const auto& [color, slot] : color_members(seats[g], ranks)) {
+    for (const auto& [color, slot] : color_members(members[g], ranks)) {
       key.push_back(color);
       key.push_back(slot);
     }
@@ -141,14 +142,15 @@ std::size_t recolor_ranks(const ProgramJob& job, const Colors& groups, Colors& r
   return numbering.size();
 }
 
-Folding folding_of(const std::vector<std::vector<Seat>>& seats, Colors ranks, Colors groups) {
+Folding folding_of(const std::vector<std::vector<MemberSlot>>& members, Colors ranks,
+                   Colors groups) {
   Folding folding;
   for (std::uint32_t r = 0; r < ranks.size(); ++r)
     // Classes are numbered in the order of their first rank, so a new number is the next index.
     if (ranks[r] == folding.representatives.size()) folding.representatives.push_back(r);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     if (groups[g] != folding.group_representatives.size()) continue;
-    auto who = color_members(seats[g], ranks);
+    auto who = color_members(members[g], ranks);
     // Members of the same class in the same slot act at the same time and count as one arrival.
     who.erase(std::unique(who.begin(), who.end()), who.end());
     folding.group_representatives.push_back(g);
@@ -163,7 +165,7 @@ Folding folding_of(const std::vector<std::vector<Seat>>& seats, Colors ranks, Co
 
 Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds,
              const GroupLinks* links) {
-  const std::vector<std::vector<Seat>> seats = seats_of(job);
+  const std::vector<std::vector<MemberSlot>> members = member_slots(job);
   Colors ranks, groups(job.groups.size());
   Numbering programs;
   for (const ProgramJob::Member& member : job.ranks) ranks.push_back(programs.of({member.program}));
@@ -177,7 +179,7 @@ Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds,
   }
   std::size_t link_classes = 0;
   for (;;) {
-    recolor_groups(job, seats, kinds, ranks, links, link_colors, groups);
+    recolor_groups(job, members, kinds, ranks, links, link_colors, groups);
     // Colours never merge, so an unchanged count means that no class has split: it is stable.
     const std::size_t finer = recolor_ranks(job, groups, ranks);
     const std::size_t finer_links = recolor_links(users, groups, link_colors);
@@ -185,7 +187,7 @@ Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds,
     classes = finer;
     link_classes = finer_links;
   }
-  Folding folding = folding_of(seats, std::move(ranks), std::move(groups));
+  Folding folding = folding_of(members, std::move(ranks), std::move(groups));
   for (std::uint32_t l = 0; l < link_colors.size(); ++l)
     // Numbered in the order of their first link, as classes of ranks are.
     if (link_colors[l] == folding.link_representatives.size())
@@ -194,11 +196,11 @@ Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds,
   return folding;
 }
 
-Folding keep_apart(const ProgramJob& job) {
+Folding unfolded(const ProgramJob& job) {
   Colors ranks(job.ranks.size()), groups(job.groups.size());
   for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks[r] = r;
   for (std::uint32_t g = 0; g < groups.size(); ++g) groups[g] = g;
-  return folding_of(seats_of(job), std::move(ranks), std::move(groups));
+  return folding_of(member_slots(job), std::move(ranks), std::move(groups));
 }
 
 }  // namespace lockstep::sim

@@ -122,6 +122,6 @@ Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds = {}
              const GroupLinks* links = nullptr);
 
 // The folding in which every rank is a class of its own.
-Folding keep_apart(const ProgramJob& job);
+Folding unfolded(const ProgramJob& job);
 
 }  // namespace lockstep::sim

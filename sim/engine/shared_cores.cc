@@ -167,7 +167,7 @@ class SharingExecutor {
         cost_(cost),
         shared_(shared),
         variation_(variation),
-        folding_(keep_apart(job)),
+        folding_(unfolded(job)),
         collectives_(job, folding_) {
     for (const ProgramJob::Member& member : job.ranks) {
       SharingRank rank;

@@ -23,10 +23,10 @@
 #include "sim/engine/executor.h"
 #include "sim/engine/program.h"
 
+namespace lockstep::sim {
+
 // CorePool: the cores of one node and the threads that want to run on them. First come, first
 // served, in turns of a time slice, as an operating system schedules them.
-
-namespace lockstep::sim {
 
 struct CoreSpeeds {
   std::int64_t cores = 1;
@@ -117,7 +117,7 @@ inline constexpr Picos kRest{200'000'000};
 
 // `cost`: how long each member works for a call, on a core, once all have arrived; the hops take
 // equal parts. The call ends when its last member is done. In the result every rank is a class of
-// its own (keep_apart()), the beginnings of steps are recorded, and `compute` is the elapsed time
+// its own (unfolded()), the beginnings of steps are recorded, and `compute` is the elapsed time
 // of work. `variation`, not owned, may be null, changes the amounts of work and calls. No step may
 // be a StepKind::follow.
 ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,

@@ -35,8 +35,8 @@ StepPicture draw_step(const StepProgram& step, const ExecutionResult& result,
                       const std::vector<std::string>& names) {
   StepPicture out;
   out.end = result.end;
-  const std::vector<PathPart> path = critical_path(step.job, keep_apart(step.job), result);
-  // keep_apart(): every rank is its own class, and rank = replica x stages + stage.
+  const std::vector<PathPart> path = critical_path(step.job, unfolded(step.job), result);
+  // unfolded(): every rank is its own class, and rank = replica x stages + stage.
   const std::size_t stages = names.size();
   std::map<std::pair<std::size_t, StepWork::Kind>, Picos> sums;
   for (const PathPart& part : path)

@@ -438,7 +438,7 @@ Result<ExecutionResult> execute_step(const StepProgram& step, bool record_issues
     links.bytes_are_whole = true;
     options.links = &links;
   }
-  ExecutionResult result = execute(step.job, keep_apart(step.job), cost, options);
+  ExecutionResult result = execute(step.job, unfolded(step.job), cost, options);
   LOCKSTEP_CHECK(!result.stuck, "a step whose stages wait for each other");
   if (result.end.is_forever())
     return Error{"the step takes longer than the clock reaches (106 days)",

@@ -35,7 +35,7 @@
 namespace lockstep::sim {
 
 // Larger steps of a plan are not simulated, in tasks of all stages: each takes up to 400 bytes.
-inline constexpr std::int64_t kMostStepTasks = std::int64_t{1} << 21U;
+inline constexpr std::int64_t kMaxStepTasks = std::int64_t{1} << 21U;
 
 // Rounded; forever() if the clock cannot represent it. `seconds` is not negative.
 Picos picos_of_seconds(double seconds);

@@ -21,10 +21,10 @@ namespace lockstep::sim {
 namespace {
 
 // Bytes, operations and the types.
-constexpr std::size_t kMostUnknowns = kMostTypes + 2;
+constexpr std::size_t kMaxUnknowns = kMaxTypes + 2;
 // No link is faster (1 PB/s): a smaller slope means that the time does not grow with the size.
-constexpr double kLeastSecondsPerByte = 1e-15;
-using FitRow = std::array<double, kMostUnknowns>;
+constexpr double kMinSecondsPerByte = 1e-15;
+using FitRow = std::array<double, kMaxUnknowns>;
 
 // The row of a segment: bytes, operations, then the products of each type.
 FitRow amounts(const trace::WorkCost& work,
@@ -61,12 +61,12 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
   for (const trace::WorkCost& entry : work)
     for (const trace::WorkCost::Flops& flops : entry.flops)
       types.try_emplace(flops.dtype, types.size() + 2);  // after bytes and operations
-  if (types.size() > kMostTypes)
+  if (types.size() > kMaxTypes)
     return Error{
-        fmt::format("products of {} types were measured, more than {}", types.size(), kMostTypes),
+        fmt::format("products of {} types were measured, more than {}", types.size(), kMaxTypes),
         {},
         ""};
-  LeastSquares fit(kMostUnknowns);
+  LeastSquares fit(kMaxUnknowns);
   std::size_t measured_count = 0;
   for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
@@ -75,7 +75,7 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
     fit.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
     ++measured_count;
   }
-  if (measured_count < kLeastMeasured)
+  if (measured_count < kMinMeasured)
     return Error{
         fmt::format("only {} steps were measured, too few to fit rates to", measured_count),
         {},
@@ -111,7 +111,7 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
             count / (measured * measured));
   }
   const std::vector<double> x = fit.solve();
-  if (!(x[1] > kLeastSecondsPerByte))
+  if (!(x[1] > kMinSecondsPerByte))
     return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
   LinkCost out;
   out.alpha = Picos{std::llround(x[0] * 1e12)};
@@ -146,7 +146,7 @@ namespace {
 
 // Limits of the search, its first steps, and how often these are halved: down to 1/64. Refill is in
 // seconds.
-constexpr double kMostContention = 10, kMostRefill = 10e-3;
+constexpr double kMaxContention = 10, kMaxRefill = 10e-3;
 constexpr double kContentionStep = 0.2, kRefillStep = 100e-6;
 constexpr int kHalvings = 6;
 
@@ -172,7 +172,7 @@ class SharingFit {
       std::vector<GroupLayout> layouts = layouts_of(job.program->job, machine);
       Result<Prices> prices = prices_on(machine, job.program->job, layouts);
       if (!prices) return prices.error();
-      if (hops_of(job.program->job, *prices) <= kMostFittedHops)
+      if (hops_of(job.program->job, *prices) <= kMaxFittedHops)
         out.jobs_.push_back({job, std::move(layouts), std::move(*prices)});
     }
     return out;
@@ -190,9 +190,10 @@ class SharingFit {
     const Machine machine = machine_at(point);
     double out = 0;
     for (const Job& job : jobs_) {
-      const Played played = play(job.measured.program->job, machine, job.layouts, job.prices);
+      const ExecutedJob executed =
+          execute_job(job.measured.program->job, machine, job.layouts, job.prices);
       const MeasuredSteps steps = measured_steps(
-          step_times(*job.measured.run, *job.measured.program, played.folding, played.result));
+          step_times(*job.measured.run, *job.measured.program, executed.folding, executed.result));
       if (steps.count == 0 || !(steps.seconds() > 0)) continue;
       const double simulated = steps.seconds() / static_cast<double>(steps.count);
       out += std::pow(std::log(simulated / job.measured.step_seconds), 2);
@@ -214,7 +215,7 @@ class SharingFit {
 };
 
 Point within(Point point) {
-  return {std::clamp(point[0], 1.0, kMostContention), std::clamp(point[1], 0.0, kMostRefill)};
+  return {std::clamp(point[0], 1.0, kMaxContention), std::clamp(point[1], 0.0, kMaxRefill)};
 }
 
 }  // namespace

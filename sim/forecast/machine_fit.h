@@ -30,9 +30,9 @@ struct WorkRates {
 
 // The rates, none below zero, with the least sum of squared relative errors over `work`, whose
 // times were measured. The entries are whole steps: in short segments single operations dominate,
-// and it is steps that are predicted. O(entries · types). Errors: fewer than kLeastMeasured
-// entries; products of more than kMostTypes types.
-inline constexpr std::size_t kLeastMeasured = 8, kMostTypes = 4;
+// and it is steps that are predicted. O(entries · types). Errors: fewer than kMinMeasured
+// entries; products of more than kMaxTypes types.
+inline constexpr std::size_t kMinMeasured = 8, kMaxTypes = 4;
 Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work);
 
 // The work of each step, summed over its segments, in the order of steps.
@@ -76,9 +76,9 @@ struct MeasuredJob {
 // Sets the machine's contention and refill so that the simulated steps take as long as the measured
 // ones: least squares of the logarithm of their ratio, by pattern search (Hooke and Jeeves, J. ACM
 // 8(2), 1961) from the machine's values, about 40 simulations of each job. Jobs whose ranks make
-// more than kMostFittedHops hops are skipped; if no others are left, the machine stays as it is.
+// more than kMaxFittedHops hops are skipped; if no others are left, the machine stays as it is.
 // `machine` has cores. Errors: call_cost()'s.
-inline constexpr std::int64_t kMostFittedHops = 1'000'000;
+inline constexpr std::int64_t kMaxFittedHops = 1'000'000;
 Status fit_sharing(const std::vector<MeasuredJob>& jobs, Machine& machine);
 
 }  // namespace lockstep::sim

@@ -17,10 +17,10 @@ namespace lockstep::sim {
 namespace {
 
 // Fits 64 bits.
-constexpr double kMostNanos = 9e18;
+constexpr double kMaxNanos = 9e18;
 
 trace::Nanos nanos_of_seconds(double seconds) {
-  return static_cast<trace::Nanos>(std::llround(std::min(seconds * 1e9, kMostNanos)));
+  return static_cast<trace::Nanos>(std::llround(std::min(seconds * 1e9, kMaxNanos)));
 }
 
 // The kind and number of the work that precedes an event; empty: none does.

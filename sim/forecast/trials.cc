@@ -119,8 +119,8 @@ class TrialJob {
   }
 
   // The durations of the measured steps in one trial; the first `first` steps are not measured.
-  std::vector<Picos> play(const Source& source, const Jitter& jitter, const Prices& prices,
-                          std::size_t first) const {
+  std::vector<Picos> run_trial(const Source& source, const Jitter& jitter, const Prices& prices,
+                               std::size_t first) const {
     std::vector<Now> now(ranks());
     DurationVariation variation;
     variation.work = [&](std::uint32_t rank, std::uint32_t step, Picos duration) {
@@ -139,7 +139,7 @@ class TrialJob {
       variation.call_duration = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
         return scaled(duration, source.factor(jitter.calls, Draw::call, group, number));
       };
-    const ExecutionResult result = sim::play(job_, machine_, layouts_, prices, &variation).result;
+    const ExecutionResult result = execute_job(job_, machine_, layouts_, prices, &variation).result;
     StepTimes times;
     for (std::size_t r = 0; r < ranks(); ++r)
       times.add(slots_[job_.ranks[r].program].marks, result.classes[r].ended);
@@ -172,8 +172,8 @@ class TrialJob {
 
   static Picos scaled(Picos duration, double factor) {
     if (factor == 1) return duration;
-    constexpr double kMost = 9e18;  // fits 64 bits; sums beyond it become forever()
-    return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMost))};
+    constexpr double kMax = 9e18;  // fits 64 bits; sums beyond it become forever()
+    return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMax))};
   }
 
   // Copies a program so that one step of work comes before every call or wait: consecutive work is
@@ -312,9 +312,9 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   TrialJob job(run, program, machine);
   // The first step arranges buffers and is not measured, unless it is the only one.
   const std::size_t first = job.steps() > 1 ? 1 : 0;
-  if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
+  if (options.trials > kMaxTrialSteps / std::max<std::size_t>(job.steps(), 1))
     return Error{fmt::format("this many trials of {} steps each are more than {} steps",
-                             job.steps(), kMostTrialSteps),
+                             job.steps(), kMaxTrialSteps),
                  {},
                  "take fewer (--trials), or fewer steps (--steps)"};
   if (options.redraw_batches) {
@@ -327,17 +327,17 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   // Threads take trials from a counter. Results do not depend on which thread runs which.
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
-  const auto play = [&](bool asks) {
+  const auto run_some = [&](bool asks) {
     for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
-      out.steps[t] = job.play(Source(options.seed, t), options.jitter, *prices, first);
+      out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
       if (asks && stop()) stopped = true;
     }
   };
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < std::min(options.threads, options.trials); ++i)
-    others.emplace_back(play, false);
+    others.emplace_back(run_some, false);
   // The calling thread works too, and is the only one that calls `stop`.
-  play(true);
+  run_some(true);
   for (std::thread& other : others) other.join();
   if (stopped) return Error{"the trials were interrupted", {}, ""};
   return out;
@@ -361,7 +361,7 @@ Histogram histogram(const std::vector<Picos>& durations) {
   const auto range = static_cast<double>((out.end - out.begin).value);
   const auto parts =
       static_cast<std::size_t>(std::llround(2 * std::cbrt(static_cast<double>(durations.size()))));
-  out.counts.resize(range > 0 ? std::min(parts, Histogram::kMostParts) : 1);
+  out.counts.resize(range > 0 ? std::min(parts, Histogram::kMaxParts) : 1);
   for (const Picos duration : durations) {
     const double place = range > 0 ? static_cast<double>((duration - out.begin).value) / range : 0;
     const auto part = static_cast<std::size_t>(place * static_cast<double>(out.counts.size()));

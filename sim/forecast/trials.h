@@ -31,10 +31,10 @@
 
 namespace lockstep::sim {
 
-struct Jitter {  // coefficients of variation, from 0 to kMostJitter
+struct Jitter {  // coefficients of variation, from 0 to kMaxJitter
   double work = 0, calls = 0, images = 0, texts = 0;
 };
-inline constexpr double kMostJitter = 10;
+inline constexpr double kMaxJitter = 10;
 // Their names on the command line.
 inline constexpr std::array<std::pair<std::string_view, double Jitter::*>, 4> kJitterNames = {
     {{"compute", &Jitter::work},
@@ -49,7 +49,7 @@ struct TrialOptions {
   Jitter jitter;
   bool redraw_batches = false;
 };
-inline constexpr std::size_t kMostTrialSteps = 50'000'000;  // in all trials together
+inline constexpr std::size_t kMaxTrialSteps = 50'000'000;  // in all trials together
 
 struct Trials {
   // By trial: the duration of each measured step, in order (sim/forecast/training_steps.h).
@@ -68,9 +68,9 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
 Picos quantile(std::vector<Picos> values, double share);
 
 // How many of some durations lie in each of equally long parts of their range. Their number is
-// twice the cube root of the number of durations (Rice's rule), at most kMostParts.
+// twice the cube root of the number of durations (Rice's rule), at most kMaxParts.
 struct Histogram {
-  static constexpr std::size_t kMostParts = 60;
+  static constexpr std::size_t kMaxParts = 60;
   Picos begin, end;                 // the least and the greatest; a part includes its begin
   std::vector<std::size_t> counts;  // by part; the last includes its end, too
 };

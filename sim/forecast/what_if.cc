@@ -134,7 +134,7 @@ class DifferentRanks {
   // segment that takes no time on the first machine has no step in the program.
   void retime(const Machine& machine) {
     for (std::size_t p = 0; p < kinds_.size(); ++p) {
-      const Kind& kind = kinds_[p];
+      const ProgramWork& kind = kinds_[p];
       const std::vector<trace::Nanos> nanos =
           work_nanos(*kind.costs, kind.samples, machine, world_size_, kind.slowness);
       for (const auto& [step, segment] : kind.segments)
@@ -166,7 +166,7 @@ class DifferentRanks {
     const Result<Prices> prices = calls_take_no_time ? Prices::of(job_, kinds_of(layouts_), free)
                                                      : prices_on(machine, job_, layouts_);
     if (!prices) return prices.error();
-    const auto [folding, result] = play(job_, machine, layouts_, *prices);
+    const auto [folding, result] = execute_job(job_, machine, layouts_, *prices);
     StepTimes times;
     for (std::size_t c = 0; c < result.classes.size(); ++c)
       times.add(kinds_[job_.ranks[folding.representatives[c]].program].marks,
@@ -175,7 +175,7 @@ class DifferentRanks {
   }
 
  private:
-  struct Kind {
+  struct ProgramWork {
     const trace::RankCosts* costs = nullptr;
     std::int64_t samples = 0;
     double slowness = 1;
@@ -186,7 +186,7 @@ class DifferentRanks {
 
   // Finds the segment of each step of work. Only segments that take time, or that end a part of the
   // training, have become steps.
-  void find_segments(const Program& program, Kind& kind, const Machine& machine) const {
+  void find_segments(const Program& program, ProgramWork& kind, const Machine& machine) const {
     const std::vector<trace::Nanos> nanos =
         work_nanos(*kind.costs, kind.samples, machine, world_size_, kind.slowness);
     std::size_t segment = 0;
@@ -219,7 +219,7 @@ class DifferentRanks {
 
   ProgramJob job_;
   std::int64_t world_size_;
-  std::vector<Kind> kinds_;  // by program
+  std::vector<ProgramWork> kinds_;  // by program
   std::vector<GroupLayout> layouts_;
 };
 

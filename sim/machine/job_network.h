@@ -19,7 +19,7 @@ namespace lockstep::sim {
 class JobNetwork {
  public:
   // `machine` has a network; `layouts`: of the job's groups. Errors: a network that is too small;
-  // all-to-alls beyond kMostVisits; price()'s. O(different calls of ranks + the traffic of each
+  // all-to-alls beyond kMaxVisits; price()'s. O(different calls of ranks + the traffic of each
   // group).
   static Result<JobNetwork> of(const Machine& machine, const ProgramJob& job,
                                const std::vector<GroupLayout>& layouts);
@@ -27,7 +27,7 @@ class JobNetwork {
   // fold(), where groups that use links differently are not equivalent. `job`: that of of().
   Folding fold(const ProgramJob& job) const;
 
-  // For execute(): with `folding` of fold() or keep_apart(). `job` may have moved since, but its
+  // For execute(): with `folding` of fold() or unfolded(). `job` may have moved since, but its
   // calls not; both must outlive the result.
   SharedLinks links(const ProgramJob& job, const Folding& folding) const;
 

@@ -21,11 +21,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostMachineBytes = std::size_t{1} << 20U;
+constexpr std::size_t kMaxMachineBytes = std::size_t{1} << 20U;
 
 // Linux grants threads no shorter slice (__setparam_fair, 6.12), and each slice is an event of the
 // simulation.
-constexpr Picos kLeastSlice{100'000'000};
+constexpr Picos kMinSlice{100'000'000};
 
 // In the order of GpuGeneration.
 constexpr std::array<std::string_view, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
@@ -72,7 +72,7 @@ class MachineReader {
     duration("/threads/refill", out.refill);
     duration("/threads/start", out.start);
     duration("/threads/slice", out.slice);
-    if (out.slice < kLeastSlice)
+    if (out.slice < kMinSlice)
       read_.refuse("/threads/slice", "a slice is at least 100us", "slice: 4ms");
   }
 
@@ -372,7 +372,7 @@ Result<Machine> load_machine(const std::string& file) {
 }
 
 Result<std::string> read_machine(const std::string& file) {
-  Result<std::string> text = read_file(file, kMostMachineBytes);
+  Result<std::string> text = read_file(file, kMaxMachineBytes);
   if (text) return text;
   if (const auto shipped = shipped_machine_text(file)) return std::string(*shipped);
   if (file.find_first_of("/.") != std::string::npos) return text.error();

@@ -73,7 +73,7 @@ struct Machine : Interconnect {
   std::vector<std::string> transformer_fitted_to;
 };
 
-inline constexpr std::int64_t kMostRanksPerNode = 4096;
+inline constexpr std::int64_t kMaxRanksPerNode = 4096;
 
 // How many times as long a rank's work takes as the machine's rates say: 1, unless it is listed
 // under `slow`.

@@ -35,7 +35,7 @@ Picos scaled(Picos time, double factor) {
 Result<SimulatedProgram> simulate_on_cores(RunProgram program, const Prices& prices,
                                            const SharedCores& shared) {
   ExecutionResult result = execute_on_cores(program.job, prices.cost_in(program.job), shared);
-  Folding apart = keep_apart(program.job);
+  Folding apart = unfolded(program.job);
   return checked({std::move(program), std::move(apart), std::move(result)});
 }
 
@@ -60,22 +60,23 @@ Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
   });
 }
 
-Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupLayout>& layouts,
-            const Prices& prices, const DurationVariation* variation) {
+ExecutedJob execute_job(const ProgramJob& job, const Machine& machine,
+                        const std::vector<GroupLayout>& layouts, const Prices& prices,
+                        const DurationVariation* variation) {
   const CostOfCall cost = prices.cost_in(job);
   if (machine.cores)
-    return {keep_apart(job),
+    return {unfolded(job),
             execute_on_cores(job, cost, shared_cores(machine, job.ranks.size()), variation)};
   if (machine.network) {
     const Result<JobNetwork> network = JobNetwork::of(machine, job, layouts);
     LOCKSTEP_CHECK(network, "a job that does not fit the network that it was timed on");
-    Folding folding = variation == nullptr ? network->fold(job) : keep_apart(job);
+    Folding folding = variation == nullptr ? network->fold(job) : unfolded(job);
     const SharedLinks links = network->links(job, folding);
     ExecutionResult result = execute(job, folding, cost, {{}, false, variation, &links});
     return {std::move(folding), std::move(result)};
   }
   // Ranks with equal programs are simulated once, unless each varies on its own.
-  Folding folding = variation == nullptr ? fold(job, kinds_of(layouts)) : keep_apart(job);
+  Folding folding = variation == nullptr ? fold(job, kinds_of(layouts)) : unfolded(job);
   ExecutionResult result = execute(job, folding, cost, {{}, false, variation, nullptr});
   return {std::move(folding), std::move(result)};
 }
@@ -89,7 +90,7 @@ Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, c
 
 Result<SimulatedProgram> simulate_with_calls(RunProgram program, const RecordedCalls& calls,
                                              double factor, Picos launch) {
-  Folding apart = keep_apart(program.job);
+  Folding apart = unfolded(program.job);
   DurationVariation recorded;
   recorded.call_duration = [&](std::uint32_t group_class, std::uint32_t number, Picos) {
     return calls.time(apart.group_representatives[group_class], number, factor);
@@ -135,12 +136,12 @@ Result<SimulatedProgram> simulate_on_machine(RunProgram program,
   if (machine.network) {
     const Result<JobNetwork> network = JobNetwork::of(machine, program.job, layouts);
     if (!network) return network.error();
-    Folding folding = apart ? keep_apart(program.job) : network->fold(program.job);
+    Folding folding = apart ? unfolded(program.job) : network->fold(program.job);
     const SharedLinks links = network->links(program.job, folding);
     return simulate_program(std::move(program), std::move(folding), prices, launch, &links);
   }
   // Groups that are placed differently cost differently, so fold() must keep them apart.
-  Folding folding = apart ? keep_apart(program.job) : fold(program.job, kinds_of(layouts));
+  Folding folding = apart ? unfolded(program.job) : fold(program.job, kinds_of(layouts));
   return simulate_program(std::move(program), std::move(folding), prices, launch);
 }
 

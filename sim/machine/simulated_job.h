@@ -26,7 +26,7 @@ SharedCores shared_cores(const Machine& machine, std::size_t ranks);
 Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
                          const std::vector<GroupLayout>& layouts);
 
-struct Played {
+struct ExecutedJob {
   Folding folding;
   ExecutionResult result;  // without issue times, where ranks have devices
 };
@@ -34,8 +34,9 @@ struct Played {
 // Runs the job once, on the machine's network if it has one, which must be large enough for the
 // job. `prices`: of the job on that machine. With a variation every rank is a class of its own,
 // since equal ranks then differ in time.
-Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupLayout>& layouts,
-            const Prices& prices, const DurationVariation* variation = nullptr);
+ExecutedJob execute_job(const ProgramJob& job, const Machine& machine,
+                        const std::vector<GroupLayout>& layouts, const Prices& prices,
+                        const DurationVariation* variation = nullptr);
 
 struct SimulatedProgram {
   RunProgram program;

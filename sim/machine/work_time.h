@@ -41,7 +41,7 @@ void correct_by_times(trace::RankCosts& costs, const Machine& machine);
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
 
-// The places of all groups of a job; on a machine with the hops between their nodes, where those
+// The layouts of all groups of a job; on a machine with the hops between their nodes, where those
 // add latency (0 if the network is too small for the job).
 std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_per_node);
 std::vector<GroupLayout> layouts_of(const ProgramJob& job, const Machine& machine);

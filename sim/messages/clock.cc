@@ -6,16 +6,16 @@ namespace lockstep::sim {
 namespace {
 
 // At a finer resolution, sizes above about 256 GiB would not fit 128 bits as work.
-constexpr std::int64_t kMostPerPico = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxPerPico = std::int64_t{1} << 24;
 // Where rounding is unavoidable: half a tick is 2^-21 ps.
 constexpr std::int64_t kRoundedPerPico = std::int64_t{1} << 20;
-constexpr Int128 kMostWork = static_cast<Int128>(1) << 126;
+constexpr Int128 kMaxWork = static_cast<Int128>(1) << 126;
 
 }  // namespace
 
 Ticks Ticks::for_durations(const std::vector<Rational>& durations, Picos horizon) {
   const std::int64_t room = std::clamp<std::int64_t>(
-      kMostTicks / std::max<std::int64_t>(horizon.value, 1), 1, kMostPerPico);
+      kMaxTicks / std::max<std::int64_t>(horizon.value, 1), 1, kMaxPerPico);
   // The least common multiple of the denominators, given up once it exceeds the room.
   Int128 common = 1;
   for (const Rational& duration : durations) {
@@ -32,7 +32,7 @@ Ticks Ticks::for_durations(const std::vector<Rational>& durations, Picos horizon
 
 std::optional<std::int64_t> Ticks::of(const Rational& picos) const {
   const std::optional<std::int64_t> ticks = (picos * per_pico_).rounded();
-  if (!ticks || *ticks > kMostTicks) return std::nullopt;
+  if (!ticks || *ticks > kMaxTicks) return std::nullopt;
   return ticks;
 }
 
@@ -47,7 +47,7 @@ std::optional<Int128> work_of(const Rational& bytes, const Ticks& ticks) {
       bytes * Rational(8 * kPicosPerSecond) * Rational(kRateScale) * Rational(ticks.per_pico());
   if (work.too_large()) return std::nullopt;
   const Int128 whole = work.numerator() / work.denominator();
-  if (whole > kMostWork) return std::nullopt;
+  if (whole > kMaxWork) return std::nullopt;
   return whole;
 }
 

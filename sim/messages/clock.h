@@ -14,7 +14,7 @@
 namespace lockstep::sim {
 
 // The largest simulated time.
-inline constexpr std::int64_t kMostTicks = std::int64_t{1} << 60;
+inline constexpr std::int64_t kMaxTicks = std::int64_t{1} << 60;
 
 class Ticks {
  public:
@@ -26,7 +26,7 @@ class Ticks {
   static Ticks for_durations(const std::vector<Rational>& durations, Picos horizon);
 
   std::int64_t per_pico() const { return per_pico_; }
-  // Ticks of a duration, rounded. Empty: more than kMostTicks.
+  // Ticks of a duration, rounded. Empty: more than kMaxTicks.
   std::optional<std::int64_t> of(const Rational& picos) const;
   // Rounded to the nearest picosecond.
   Picos picos(std::int64_t ticks) const;

@@ -60,7 +60,7 @@ Result<MessageResult> message_level(std::span<const Collective> collectives, con
     messages += message_count(*schedule);
     jobs.push_back({std::move(schedule), {}, Picos{}});
   }
-  if (messages > kMostMessages) {
+  if (messages > kMaxMessages) {
     return Error{fmt::format("{} messages are too many to follow one by one", messages),
                  {},
                  "take the closed form, fewer ranks or fewer segments"};
@@ -75,7 +75,7 @@ enum class Phase : std::uint8_t {
   flowing,  // at a rate that may change; an event for the end of the flow
   tail,     // the receiver reduces
 };
-enum class Kind : std::uint8_t { prepare, arrive, flow_begins, flow_ends };
+enum class EventKind : std::uint8_t { prepare, arrive, flow_begins, flow_ends };
 
 // The cost of a message of one size on one level, in ticks, alone on its links.
 struct Cost {
@@ -156,7 +156,7 @@ class Engine {
       if (static_cast<std::uint32_t>(event.order) >> 2U != (lanes_[lane].generation & kGenerations))
         continue;
       now_ = event.time;
-      handle(static_cast<Kind>(event.order & 3U), lane);
+      handle(static_cast<EventKind>(event.order & 3U), lane);
     }
     if (too_long_) {
       return Error{"the messages take longer, or are larger, than the message level can count",
@@ -201,7 +201,7 @@ class Engine {
       lane.total = job.schedule->messages(i);
       lane.job = index;
       lanes_.push_back(lane);
-      if (lane.total > 0) push(start.value_or(0), Kind::prepare, first_lane + i);
+      if (lane.total > 0) push(start.value_or(0), EventKind::prepare, first_lane + i);
     }
     jobs_.push_back(
         {std::move(job.schedule), std::move(job.ranks), first_lane, first_cost, start.value_or(0)});
@@ -219,22 +219,22 @@ class Engine {
 
   // An event's order holds lane (32 bits), generation (30) and kind (2): unique at one time, and
   // the same in every run.
-  void push(std::int64_t time, Kind kind, std::uint32_t lane) {
-    too_long_ |= time > kMostTicks;
+  void push(std::int64_t time, EventKind kind, std::uint32_t lane) {
+    too_long_ |= time > kMaxTicks;
     const std::uint64_t low =
         ((lanes_[lane].generation & kGenerations) << 2U) | static_cast<std::uint32_t>(kind);
     queue_.push({time, (std::uint64_t{lane} << 32U) | low});
   }
 
-  void handle(Kind kind, std::uint32_t lane) {
+  void handle(EventKind kind, std::uint32_t lane) {
     switch (kind) {
-      case Kind::prepare:
+      case EventKind::prepare:
         return prepare(lane);
-      case Kind::arrive:
+      case EventKind::arrive:
         return arrive(lane);
-      case Kind::flow_begins:
+      case EventKind::flow_begins:
         return begin_flow(lane);
-      case Kind::flow_ends:
+      case EventKind::flow_ends:
         return end_flow(lane);
     }
   }
@@ -286,10 +286,10 @@ class Engine {
     if (lane.shares) {
       ++result_.shared;
       lane.phase = Phase::latency;
-      push(now_ + cost.alpha, Kind::flow_begins, number);
+      push(now_ + cost.alpha, EventKind::flow_begins, number);
     } else {
       lane.phase = uses_links ? Phase::alone : Phase::tail;
-      push(now_ + cost.alpha + cost.flow + reduce_time(lane), Kind::arrive, number);
+      push(now_ + cost.alpha + cost.flow + reduce_time(lane), EventKind::arrive, number);
     }
   }
 
@@ -311,14 +311,14 @@ class Engine {
     if (now_ >= end) {
       leave_links(number);
       lane.phase = Phase::tail;
-      return push(end + reduce_time(lane), Kind::arrive, number);
+      return push(end + reduce_time(lane), EventKind::arrive, number);
     }
     result_.shared += lane.shares ? 0 : 1;
     lane.shares = true;
     // Alpha still passes: its flow has not begun.
     if (now_ < begin) {
       lane.phase = Phase::latency;
-      return push(begin, Kind::flow_begins, number);
+      return push(begin, EventKind::flow_begins, number);
     }
     // In the middle of the flow, which has run since `begin` at the rate of the slower link.
     lane.phase = Phase::flowing;
@@ -327,7 +327,7 @@ class Engine {
                 kRateScale;
     flow.left = cost.work;
     flow.updated = begin;
-    push(end, Kind::flow_ends, number);
+    push(end, EventKind::flow_ends, number);
     mark_dirty(lane);
   }
 
@@ -347,7 +347,7 @@ class Engine {
     lane.phase = Phase::tail;
     mark_dirty(lane);
     if (reduce_time(lane) == 0) return arrive(number);
-    push(now_ + reduce_time(lane), Kind::arrive, number);
+    push(now_ + reduce_time(lane), EventKind::arrive, number);
   }
 
   void leave_links(std::uint32_t number) {
@@ -450,8 +450,8 @@ void Engine::set_rate(std::uint32_t number, Int128 rate) {
   // Rounded to the nearest tick.
   const Int128 ticks = (flow.left + rate / 2) / rate;
   ++lanes_[number].generation;
-  too_long_ |= ticks > kMostTicks;
-  push(now_ + static_cast<std::int64_t>(std::min<Int128>(ticks, kMostTicks)), Kind::flow_ends,
+  too_long_ |= ticks > kMaxTicks;
+  push(now_ + static_cast<std::int64_t>(std::min<Int128>(ticks, kMaxTicks)), EventKind::flow_ends,
        number);
 }
 

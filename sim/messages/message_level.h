@@ -54,13 +54,13 @@ enum class Wiring : std::uint8_t {
 };
 
 // More messages than this are refused: they would take minutes.
-inline constexpr std::uint64_t kMostMessages = 2'000'000'000;
+inline constexpr std::uint64_t kMaxMessages = 2'000'000'000;
 
 // Runs all `collectives` at once, over the same ranks and links. `collectives` is not empty;
 // hierarchical ones agree in ranks_per_node. For one collective whose messages share no link, the
 // time equals closed_form()'s to the picosecond: ring, recursive_doubling, halving_doubling,
 // hierarchical, direct, binomial and chain; double_binary_tree with Wiring::pairs. Errors:
-// check()'s; nvls, which has no messages; more than kMostMessages; too long or too large.
+// check()'s; nvls, which has no messages; more than kMaxMessages; too long or too large.
 Result<MessageResult> message_level(std::span<const Collective> collectives, const Links& links,
                                     Wiring wiring);
 

@@ -182,7 +182,7 @@ StepSchedule::Steps around(std::int64_t steps, std::int64_t reducing) {
 }
 
 // Message k goes to the rank k + 1 further on, so that no two ranks send to the same one at once.
-StepSchedule::Steps to_everybody(const Collective& c, bool reduces) {
+StepSchedule::Steps direct_exchange(const Collective& c, bool reduces) {
   StepSchedule::Steps out;
   for (std::int64_t k = 1; k < c.ranks; ++k)
     out.push_back({StepSchedule::Partner::neighbour, k, 0, reduces});
@@ -269,7 +269,7 @@ std::unique_ptr<Schedule> direct(const Collective& c) {
                                      c.op == trace::Op::send ? part(c, 1) : part(c, c.ranks),
                                      c.op == trace::Op::gather);
   return make_unique<StepSchedule>(c.ranks, std::vector<Rational>{part(c, c.ranks)},
-                                   to_everybody(c, trace::is_reduction(c.op)));
+                                   direct_exchange(c, trace::is_reduction(c.op)));
 }
 
 }  // namespace

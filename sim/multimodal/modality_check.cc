@@ -206,7 +206,7 @@ std::vector<Result<std::optional<ModalityDivergence>>> check_each(
 namespace {
 
 // What ModalityChecks keeps of all plans together, in numbers of up to 8 bytes.
-constexpr std::size_t kMostKept = std::size_t{1} << 24U;
+constexpr std::size_t kMaxKept = std::size_t{1} << 24U;
 
 }  // namespace
 
@@ -239,7 +239,7 @@ Result<const ModalityChecks::Dealt*> ModalityChecks::dealt(const MultimodalPlan&
   kept_.push_back(std::move(out));
   std::size_t all = 0;
   for (const Dealt& one : kept_) all += one.size();
-  while (kept_.size() > 1 && all > kMostKept) {
+  while (kept_.size() > 1 && all > kMaxKept) {
     all -= kept_.front().size();
     kept_.erase(kept_.begin());
   }
@@ -294,7 +294,7 @@ namespace {
 // The ranks that are shown: all, or the first with the fewest calls, the first with the most, and
 // the first of the others.
 std::vector<std::size_t> shown_ranks(const std::vector<std::vector<bool>>& ranks) {
-  std::vector<std::size_t> out(std::min(ranks.size(), kMostRanksShown));
+  std::vector<std::size_t> out(std::min(ranks.size(), kMaxRanksShown));
   std::iota(out.begin(), out.end(), std::size_t{0});
   if (ranks.size() == out.size()) return out;
   const auto less = [](const std::vector<bool>& a, const std::vector<bool>& b) {

@@ -61,8 +61,8 @@ class ModalityChecks {
 };
 
 // The calls of the encoder's ranks in step divergence.first: what each gathers and sums. At most
-// kMostRanksShown ranks: those that differ, and others.
-inline constexpr std::size_t kMostRanksShown = 64;
+// kMaxRanksShown ranks: those that differ, and others.
+inline constexpr std::size_t kMaxRanksShown = 64;
 Result<trace::Run> modality_run(const MultimodalPlan& plan, const ModalityDivergence& divergence);
 
 }  // namespace lockstep::sim

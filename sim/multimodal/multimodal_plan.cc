@@ -299,7 +299,7 @@ class TowersReader {
                                                         kinds.size(), join_and(kinds)),
                             "give one of uniform, poisson, lognormal and choice");
     const Json& value = given[kinds[0]];
-    out.most = given.value("most", Distribution::kMostDrawn);
+    out.most = given.value("most", Distribution::kMaxDrawn);
     if (kinds[0] == "poisson") {
       out.kind = Distribution::Kind::poisson;
       out.first = value;
@@ -356,6 +356,8 @@ std::optional<PlaceProblem> place_encoders(MultimodalPlan& plan) {
                            fmt::format("{} stages for {} layers", own.pipeline, tower.model.layers),
                            "use fewer stages");
     if (tower.place != EncoderPlace::own_gpus) {
+      // The GPUs of the LLM that share the encoder's work: what `tensor` does not split is data
+      // parallel.
       const std::int64_t ranks = tower.place == EncoderPlace::every_gpu
                                      ? plan.replica_gpus()
                                      : std::int64_t{llm.tensor} * llm.context;

@@ -84,6 +84,7 @@ void cut_evenly(const TowerTimes& towers, const DealtStep& step, std::vector<Pla
 
 std::vector<Place> make_places(const TowerTimes& towers, const DealtStep& step) {
   std::vector<Place> places;
+  // Encoders on GPUs of their own come first, in front of the LLM's stages.
   for (std::size_t i = 0; i < towers.plan.encoders.size(); ++i) {
     const EncoderTower& tower = towers.plan.encoders[i];
     if (tower.place != EncoderPlace::own_gpus) continue;
@@ -111,6 +112,7 @@ std::vector<Place> make_places(const TowerTimes& towers, const DealtStep& step) 
         }
     places.push_back(std::move(place));
   }
+  // Replaces the layers and shares of the LLM's stages.
   if (towers.plan.balanced_split && towers.llm.pipeline > 1) cut_evenly(towers, step, places);
   for (Place& place : places) {
     if (place.own != SIZE_MAX) continue;

@@ -17,7 +17,7 @@ namespace lockstep::sim {
 namespace {
 
 // The most tasks of all drawn steps and pipelines that are simulated.
-constexpr std::int64_t kMostTasks = std::int64_t{1} << 24U;
+constexpr std::int64_t kMaxTasks = std::int64_t{1} << 24U;
 
 class Simulation {
  public:
@@ -81,7 +81,7 @@ class Simulation {
       if (tower.place == EncoderPlace::own_gpus) stages += tower.layout.pipeline;
     const double tasks = static_cast<double>(passes) * static_cast<double>(stages) * llm_.chunks *
                          towers_.micro_batches * llm_.data * static_cast<double>(plan_.steps);
-    if (tasks <= static_cast<double>(kMostTasks)) return Status::ok();
+    if (tasks <= static_cast<double>(kMaxTasks)) return Status::ok();
     return Error{fmt::format("{} steps of {} micro-batches on {} replicas are too many to simulate",
                              plan_.steps, towers_.micro_batches, llm_.data),
                  {},
@@ -94,7 +94,7 @@ class Simulation {
     for (const PlaceExchange& place : exchanges_)
       for (const StepExchange& one : place.step)
         calls += 2.0 * (one.buckets == 0 ? 1 : one.buckets * llm_.chunks);
-    if (calls * towers_.groups <= static_cast<double>(kMostTasks)) return Status::ok();
+    if (calls * towers_.groups <= static_cast<double>(kMaxTasks)) return Status::ok();
     return Error{"the gradients of all encoders and replicas are too many calls to simulate",
                  {},
                  "use fewer encoders, replicas or GPUs"};

@@ -110,7 +110,7 @@ std::vector<std::size_t> indices_of(const std::vector<double>& loads) {
   return out;
 }
 
-std::vector<std::vector<std::size_t>> in_turn(std::size_t items, std::size_t bins) {
+std::vector<std::vector<std::size_t>> round_robin(std::size_t items, std::size_t bins) {
   std::vector<std::vector<std::size_t>> out(bins);
   for (std::size_t i = 0; i < items; ++i) out[i % bins].push_back(i);
   return out;
@@ -163,7 +163,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
   std::int64_t items = 0;
   std::size_t number = 0;
   const auto is_size = [](const nlohmann::json& value) {
-    return value.is_number_integer() && value >= 0 && value <= Distribution::kMostDrawn;
+    return value.is_number_integer() && value >= 0 && value <= Distribution::kMaxDrawn;
   };
   while (!text.empty()) {
     const std::string_view line = take_until(text, '\n');
@@ -188,7 +188,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
         if (size > 0) sample.items[kind].push_back(size);
     }
     items += 1 + items_of(sample);
-    if (items > kMostItems)
+    if (items > kMaxItems)
       return manifest_error(file, number, "the manifest is too long: more than 4 million items");
     out.push_back(std::move(sample));
   }
@@ -210,7 +210,7 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
     const std::int64_t tokens = sample_tokens(sample, shape);
     drawn += 1 + items_of(sample);
     empty += tokens == 0 ? 1 : 0;
-    if (drawn > kMostItems || empty > 100'000)
+    if (drawn > kMaxItems || empty > 100'000)
       return Error{empty > 100'000 ? "100,000 samples without a token were drawn"
                                    : "a step has more than 4 million samples and items",
                    {},
@@ -303,7 +303,8 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
 
 std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
                                                    std::size_t bins, bool largest_first) {
-  return largest_first ? fill_bins(indices_of(loads), loads, bins) : in_turn(loads.size(), bins);
+  return largest_first ? fill_bins(indices_of(loads), loads, bins)
+                       : round_robin(loads.size(), bins);
 }
 
 std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangement,
@@ -314,7 +315,7 @@ std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangeme
   const std::vector<std::vector<std::size_t>> of_rank =
       arrangement == Arrangement::balanced
           ? fill_bins(indices_of(loads), loads, ranks, loads.size() / ranks)
-          : in_turn(loads.size(), ranks);
+          : round_robin(loads.size(), ranks);
   const std::size_t each = loads.size() / ranks / micro_batches;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (arrangement != Arrangement::drawn) {

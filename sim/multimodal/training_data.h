@@ -48,9 +48,9 @@ struct Distribution {
     bool operator==(const Choice&) const = default;
   };
   std::vector<Choice> choices;
-  std::int64_t most = kMostDrawn;  // larger draws become this
+  std::int64_t most = kMaxDrawn;  // larger draws become this
 
-  static constexpr std::int64_t kMostDrawn = std::int64_t{1} << 20U;
+  static constexpr std::int64_t kMaxDrawn = std::int64_t{1} << 20U;
   std::int64_t draw(RandomStream& random) const;
   bool operator==(const Distribution&) const = default;
 };
@@ -121,9 +121,9 @@ struct SequenceShape {
 };
 
 // The items and samples of a step, at most: what is drawn is kept in memory.
-inline constexpr std::int64_t kMostItems = std::int64_t{1} << 22U;
+inline constexpr std::int64_t kMaxItems = std::int64_t{1} << 22U;
 
-// The `count` sequences of `step`. Errors: more items or samples than kMostItems, or none that has
+// The `count` sequences of `step`. Errors: more items or samples than kMaxItems, or none that has
 // a token.
 Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
                                                      const SequenceShape& shape, std::int64_t count,

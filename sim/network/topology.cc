@@ -13,14 +13,14 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr std::int64_t kMostLinks = std::int64_t{1} << 28;
+constexpr std::int64_t kMaxLinks = std::int64_t{1} << 28;
 // Nodes of a torus or a dragonfly.
-constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxNodes = std::int64_t{1} << 20;
 // The most links between a dragonfly's routers, and between two of its groups, which routes visit.
-constexpr std::int64_t kMostRouterLinks = kMostLinks / 2;
-constexpr std::int64_t kMostLinksPerPair = 4096;
+constexpr std::int64_t kMaxRouterLinks = kMaxLinks / 2;
+constexpr std::int64_t kMaxLinksPerPair = 4096;
 // Nodes below a switch, as the schema says.
-constexpr std::int64_t kMostBelow = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxNodesBelow = std::int64_t{1} << 20;
 
 bool has_switches(const Topology& topology) {
   return topology.kind == Topology::Kind::fat_tree || topology.kind == Topology::Kind::rails;
@@ -45,7 +45,7 @@ std::optional<TopologyProblem> tiers_problem(const Topology& t) {
           fmt::format("/tiers/{}/nodes", i),
           fmt::format("{} nodes below a switch are not whole switches of {} nodes",
                       t.tiers[i].nodes, t.tiers[i - 1].nodes),
-          2 * t.tiers[i - 1].nodes <= kMostBelow
+          2 * t.tiers[i - 1].nodes <= kMaxNodesBelow
               ? fmt::format("nodes: {}", 2 * t.tiers[i - 1].nodes)
               : "leave the last tier out"};
   return std::nullopt;
@@ -77,8 +77,8 @@ std::optional<TopologyProblem> topology_problem(const Topology& t, std::int64_t 
     if (t.sides.empty())
       return TopologyProblem{"/sides", "the sides of the torus are missing", "sides: [8, 8, 4]"};
     std::int64_t nodes = 1;
-    for (const std::int64_t side : t.sides) nodes = std::min(nodes * side, kMostNodes + 1);
-    if (nodes > kMostNodes)
+    for (const std::int64_t side : t.sides) nodes = std::min(nodes * side, kMaxNodes + 1);
+    if (nodes > kMaxNodes)
       return TopologyProblem{"/sides", "the torus has more than 1,048,576 nodes",
                              "use smaller sides"};
     return std::nullopt;
@@ -90,18 +90,18 @@ std::optional<TopologyProblem> topology_problem(const Topology& t, std::int64_t 
         fmt::format("{} routers with {} global links each cannot reach {} other groups",
                     t.routers_per_group, t.global_links, groups - 1),
         fmt::format("at most groups: {}", t.routers_per_group * t.global_links + 1)};
-  if (groups * t.routers_per_group > kMostNodes / t.nodes_per_router)
+  if (groups * t.routers_per_group > kMaxNodes / t.nodes_per_router)
     return TopologyProblem{"/groups", "the dragonfly has more than 1,048,576 nodes",
                            "use fewer groups"};
-  if (links_per_pair(t) > kMostLinksPerPair)
+  if (links_per_pair(t) > kMaxLinksPerPair)
     return TopologyProblem{"/global_links",
                            fmt::format("{} links between two groups are more than {}",
-                                       links_per_pair(t), kMostLinksPerPair),
+                                       links_per_pair(t), kMaxLinksPerPair),
                            "use fewer, or more groups"};
-  if (groups * t.routers_per_group * (t.routers_per_group + t.global_links) > kMostRouterLinks)
+  if (groups * t.routers_per_group * (t.routers_per_group + t.global_links) > kMaxRouterLinks)
     return TopologyProblem{
         "/global_links",
-        fmt::format("the dragonfly has more than {} links between its routers", kMostRouterLinks),
+        fmt::format("the dragonfly has more than {} links between its routers", kMaxRouterLinks),
         "use fewer, or fewer groups or routers"};
   return std::nullopt;
 }
@@ -133,7 +133,7 @@ Result<Network> Network::make(const Topology& topology, const Links& links,
   const double of_node = static_cast<double>(ranks_per_node) * out.between_;
   out.link_ = topology.link ? topology.link->bytes_per_second() : of_node;
   std::int64_t next = 4 * ranks;
-  // The numbers of all but the tiers' links are below 4 kMostRanks + 2 · 4 · kMostNodes.
+  // The numbers of all but the tiers' links are below 4 kMaxRanks + 2 · 4 · kMaxNodes.
   out.first_ = static_cast<std::uint32_t>(next);
   double share = 1;  // of the bandwidth of all nodes below a switch that its uplinks have
   for (std::size_t t = 0; t < topology.tiers.size(); ++t) {
@@ -144,7 +144,7 @@ Result<Network> Network::make(const Topology& topology, const Links& links,
         {static_cast<std::uint32_t>(next),
          static_cast<double>(tier.nodes) * of_node * share / static_cast<double>(rails)});
     next += 2 * rails * ((nodes + tier.nodes - 1) / tier.nodes);
-    if (next > kMostLinks) break;
+    if (next > kMaxLinks) break;
   }
   if (topology.kind == Topology::Kind::torus)
     next += 2 * static_cast<std::int64_t>(topology.sides.size()) * *most_nodes(topology);
@@ -153,7 +153,7 @@ Result<Network> Network::make(const Topology& topology, const Links& links,
     out.links_per_pair_ = links_per_pair(topology);
     next += out.routers() * (topology.routers_per_group + topology.global_links);
   }
-  if (next > kMostLinks)
+  if (next > kMaxLinks)
     return Error{"the network has more than 268,435,456 links", {}, "use fewer ranks"};
   out.size_ = static_cast<std::size_t>(next);
   return out;

@@ -301,6 +301,7 @@ class Loads {
 
 Pattern pattern_of(trace::Op op, const GroupLayout& layout, const Price& price, bool sharp) {
   if (layout.ranks < 2) return Pattern::none;
+  // By NCCL's choice where there is one; otherwise by Gloo's algorithms.
   if (price.chosen) {
     switch (price.chosen->algorithm) {
       case NcclAlgorithm::tree:
@@ -349,7 +350,7 @@ double visits(const Network& network, std::int64_t nodes, Pattern pattern) {
 }
 
 Status check_visits(const Network& network, double visits) {
-  if (visits <= kMostVisits) return Status::ok();
+  if (visits <= kMaxVisits) return Status::ok();
   return Error{
       fmt::format("network: all-to-alls have too many routes on this {} to follow each of them",
                   topology_name(network.topology().kind)),

@@ -54,8 +54,8 @@ std::vector<LinkLoad> traffic(const Network& network, const std::vector<std::int
 // About how many links traffic() visits on the routes between all pairs of this many nodes; 0 for
 // patterns and networks whose sums need no pairs.
 double visits(const Network& network, std::int64_t nodes, Pattern pattern);
-inline constexpr double kMostVisits = 1 << 30;  // take up to a minute
-// Errors: more than kMostVisits.
+inline constexpr double kMaxVisits = 1 << 30;  // take up to a minute
+// Errors: more than kMaxVisits.
 Status check_visits(const Network& network, double visits);
 
 // The sum of several loads, for groups that call at the same time.

@@ -73,13 +73,13 @@ Status check_counts(const PipelineShape& shape) {
 
 Status check_size(const PipelineShape& shape, bool split) {
   const std::int64_t passes = split ? 3 : 2;
-  const std::int64_t most = kMostPipelineTasks / passes;
+  const std::int64_t most = kMaxPipelineTasks / passes;
   const std::int64_t per_stage = std::int64_t{shape.micro_batches} * shape.chunks;
   if (per_stage <= most && per_stage * shape.stages <= most) return Status::ok();
   return refusal(
       fmt::format("the schedule would have more than {} tasks (--stages x --micro-batches x "
                   "--chunks x {})",
-                  kMostPipelineTasks, passes),
+                  kMaxPipelineTasks, passes),
       "simulate fewer --micro-batches: a pipeline's middle only repeats itself");
 }
 

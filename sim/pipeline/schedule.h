@@ -59,7 +59,7 @@ struct PipelineProgram {
 
 // The largest program, in tasks of all stages. It bounds memory: about 200 bytes per task, with the
 // run.
-inline constexpr std::int64_t kMostPipelineTasks = std::int64_t{1} << 23U;
+inline constexpr std::int64_t kMaxPipelineTasks = std::int64_t{1} << 23U;
 
 // "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv".
 std::string_view pipeline_schedule_name(PipelineSchedule schedule);
@@ -90,7 +90,7 @@ std::vector<PipelineTask> stage_order(PipelineSchedule schedule, std::int32_t st
                                       std::int32_t micro_batches);
 
 // The program of `schedule`. O(tasks). Errors, with the flag of `lockstep simulate pipeline` to
-// change: a count below 1, a program above kMostPipelineTasks, chunks that the schedule does not
+// change: a count below 1, a program above kMaxPipelineTasks, chunks that the schedule does not
 // have (1, except interleaved; zbv has exactly 2), interleaved micro-batches that are not a
 // multiple of the stages.
 Result<PipelineProgram> make_pipeline(PipelineSchedule schedule, PipelineShape shape);

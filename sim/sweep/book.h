@@ -15,10 +15,10 @@
 #include "sim/sweep/training_plans.h"
 #include "sim/sweep/variation.h"
 
+namespace lockstep::sim {
+
 // The folder of a sweep: sweep.json says what is swept, results.jsonl has a line per point that was
 // tried, written as it comes. docs/sweep.md has both formats.
-
-namespace lockstep::sim {
 
 // What all results of a folder have in common. A continued sweep may vary other keys and values,
 // but this must be equal.

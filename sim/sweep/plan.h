@@ -17,7 +17,7 @@ class Plan {
   // `steps`: of every job; empty: as in the scenario. Checks each value by itself: its key and type
   // against the schema of scenarios or machines. Errors: those, with similar keys; a scenario or
   // machine that is itself wrong; a key that is varied twice or that no simulation uses; more than
-  // kMostPoints.
+  // kMaxPoints.
   static Result<Plan> make(const SourceFile& scenario, const std::vector<SourceFile>& machines,
                            const std::vector<Axis>& axes, std::optional<int> steps);
 

@@ -11,7 +11,7 @@ std::optional<Grid> Grid::of(std::vector<std::size_t> sizes) {
   PointId size = 1;
   for (const std::size_t values : sizes) {
     LOCKSTEP_CHECK(values > 0, "an axis without values");
-    if (size > kMostPoints / values) return std::nullopt;
+    if (size > kMaxPoints / values) return std::nullopt;
     size *= values;
   }
   return Grid(std::move(sizes), size);

@@ -19,19 +19,19 @@
 #include <utility>
 #include <vector>
 
+namespace lockstep::sim {
+
 // Grid: the points of a sweep, by number. A point has a digit for each axis, the index of its
 // value; the last axis varies fastest.
-
-namespace lockstep::sim {
 
 using PointId = std::uint64_t;
 using Digits = std::vector<std::size_t>;
 
-inline constexpr PointId kMostPoints = PointId{1} << 62U;
+inline constexpr PointId kMaxPoints = PointId{1} << 62U;
 
 class Grid {
  public:
-  // `sizes`: the number of values of each axis, at least one. Empty: more than kMostPoints.
+  // `sizes`: the number of values of each axis, at least one. Empty: more than kMaxPoints.
   static std::optional<Grid> of(std::vector<std::size_t> sizes);
 
   std::size_t axes() const { return sizes_.size(); }

@@ -22,6 +22,7 @@ using Json = nlohmann::json;
 // Before the keys of a machine's file.
 constexpr std::string_view kCalibrationPrefix = "calibration.";
 
+// Why a key of a plan cannot be varied.
 std::optional<Error> refuses(const std::string& key) {
   if (key == "calibration")
     return Error{"the calibration of a plan is what it runs on, and no key to be varied",
@@ -102,6 +103,8 @@ Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
   return Point{{std::move(*changed), spots_}, std::move(*calibration)};
 }
 
+// A line of the file is known only for the plan as it stands: if keys are varied, the file alone is
+// named.
 Error TrainingPlans::located(Error error) const {
   const bool as_it_stands = variation_.keys().empty();
   if (!as_it_stands || error.location.file.empty()) error.location = {variation_.job_file(), 0, 0};
@@ -182,11 +185,9 @@ Row TrainingPlans::row(PointId point, ModalityChecks& checks) const {
   return out;
 }
 
-}  // namespace lockstep::sim
-
-namespace lockstep::sim {
 namespace {
 
+// A calibration by the name of one that is shipped, or by its file.
 Result<SourceFile> source_of(const std::string& calibration) {
   if (const auto shipped = shipped_calibration_text(calibration))
     return SourceFile{calibration, std::string(*shipped)};

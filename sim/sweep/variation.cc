@@ -314,7 +314,7 @@ Result<std::optional<Range>> parse_range(std::string_view text) {
   return std::optional(out);
 }
 
-// Empty if there are more than kMostValues.
+// Empty if there are more than kMaxValues.
 std::optional<std::vector<std::int64_t>> whole_values(std::int64_t first, std::int64_t last,
                                                       std::int64_t by, bool geometric) {
   std::vector<std::int64_t> out = {first};
@@ -326,7 +326,7 @@ std::optional<std::vector<std::int64_t>> whole_values(std::int64_t first, std::i
                           : static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(at) <
                                 static_cast<std::uint64_t>(by);
     if (over) return out;
-    if (out.size() == kMostValues) return std::nullopt;
+    if (out.size() == kMaxValues) return std::nullopt;
     out.push_back(geometric ? at * by : at + by);
   }
 }
@@ -340,7 +340,7 @@ std::optional<std::vector<double>> real_values(double first, double last, double
     // Each value from the first one, not from the one before: rounding errors do not add up.
     const double value = geometric ? first * std::pow(by, times) : first + by * times;
     if (!(value <= end)) return out;
-    if (i == kMostValues) return std::nullopt;
+    if (i == kMaxValues) return std::nullopt;
     out.push_back(value);
   }
 }
@@ -361,7 +361,7 @@ double rounded(double value) {
 }
 
 Error too_many(std::string_view what) {
-  return {fmt::format("\"{}\" has more than {} values", printable(what), kMostValues),
+  return {fmt::format("\"{}\" has more than {} values", printable(what), kMaxValues),
           {},
           "take a larger step"};
 }
@@ -404,7 +404,7 @@ Result<std::vector<Json>> expand_values(const Json& list) {
     } else {
       out.push_back(item);
     }
-    if (out.size() > kMostValues) return too_many("the list");
+    if (out.size() > kMaxValues) return too_many("the list");
   }
   if (out.empty()) return Error{"there is no value", {}, "write KEY=VALUE,VALUE"};
   for (std::size_t i = 0; i < out.size(); ++i) {

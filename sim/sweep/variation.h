@@ -63,7 +63,7 @@ class Variation {
 
   // Checks each value by itself, in a document with the first values of the axes before it. Errors:
   // those of `refuses` and the checks, with the axis; a key that is varied twice; more than
-  // kMostPoints.
+  // kMaxPoints.
   static Result<Variation> make(Subject subject, const std::vector<Axis>& axes);
 
   // The last axes are the machine's: its file and the keys in it.
@@ -114,10 +114,10 @@ Result<nlohmann::json> with_value(nlohmann::json document, const std::string& ke
 //   "1..3"                               1, 2, 3
 //   "25GB/s..100GB/s*2"                  25GB/s, 50GB/s, 100GB/s
 
-inline constexpr std::size_t kMostValues = 1000;  // of a key
+inline constexpr std::size_t kMaxValues = 1000;  // of a key
 
 // Errors: not YAML once put between brackets, no value, a duplicate, a range without end, that goes
-// down or mixes units, more than kMostValues.
+// down or mixes units, more than kMaxValues.
 Result<std::vector<nlohmann::json>> parse_values(const std::string& text);
 
 // The same for a list that is parsed YAML already; its texts may be ranges.

@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr double kMostBytes = 1e18;  // of a call: far beyond any, and within 64 bits
+constexpr double kMaxBytes = 1e18;  // of a call: far beyond any, and within 64 bits
 
 }  // namespace
 
@@ -47,7 +47,7 @@ PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes,
   while (group.ranks % per_node != 0) --per_node;
   PricedGroup out{{group.ranks, group.ranks / per_node, per_node}, std::nullopt};
   add_hops(cost, group, out.layout);
-  const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMostBytes)))}};
+  const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMaxBytes)))}};
   const Result<Price> priced =
       price(call, out.layout, cost, out.layout.nodes == 1 ? cost.node_speed : cost.network_speed);
   if (priced) out.price = *priced;
@@ -61,7 +61,7 @@ double collective_seconds(const CostParameters& cost, trace::Op op, double bytes
   if (!priced.price) return 10 * kLongestPiece;
   double seconds = priced.price->time.seconds();
   if (cost.network)
-    seconds *= crowding(cost, {op, Bytes{std::llround(std::min(bytes, kMostBytes))}}, group,
+    seconds *= crowding(cost, {op, Bytes{std::llround(std::min(bytes, kMaxBytes))}}, group,
                         priced.layout, *priced.price, seconds);
   // Launching the call, and waiting for its last member. The largest of n random delays grows with
   // log n.

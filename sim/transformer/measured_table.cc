@@ -64,7 +64,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostCount = 1 << 30U;
+constexpr double kMaxCount = 1 << 30U;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ std::int64_t TableRow::count(std::string_view name, std::optional<std::int64_t> 
   const json* value = find(name);
   if (value == nullptr && otherwise) return *otherwise;
   const double x = number(name);
-  if (x >= 1 && x <= kMostCount && x == std::floor(x)) return static_cast<std::int64_t>(x);
+  if (x >= 1 && x <= kMaxCount && x == std::floor(x)) return static_cast<std::int64_t>(x);
   refuse(fmt::format("\"{}\" is not a whole number from 1 to 2^30", name), "correct the value");
   return 1;
 }
@@ -152,9 +152,9 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
   // Sniffed by the keys that only one form has.
   if (root.contains("machines") && root["machines"].is_object()) return read_nccl_tests(root, file);
   if (!root.contains("rows") || !root["rows"].is_array()) return unknown();
-  if (root["rows"].size() > kMostTableRows)
+  if (root["rows"].size() > kMaxTableRows)
     return Error{
-        fmt::format("the table has more than {} rows", kMostTableRows), {file}, "give it in parts"};
+        fmt::format("the table has more than {} rows", kMaxTableRows), {file}, "give it in parts"};
   if (root.contains("columns") && root["columns"].is_array()) return read_step_columns(root, file);
   if (root.value("framework", "") == "NeMo") return read_nemo(root, file);
   return read_torchtitan(root, file);
@@ -465,8 +465,8 @@ Status add_rows(MeasuredTable& table, const json& rows, const json& columns,
     measured.bytes = static_cast<std::int64_t>(bytes);
     measured.label =
         fmt::format("{}, {} GPUs, {}", machine.name, machine.ranks, bytes_text(measured.bytes));
-    if (table.collectives.size() == kMostTableRows)
-      return Error{fmt::format("the table has more than {} rows", kMostTableRows),
+    if (table.collectives.size() == kMaxTableRows)
+      return Error{fmt::format("the table has more than {} rows", kMaxTableRows),
                    {table.file},
                    "give it in parts"};
     table.collectives.push_back(std::move(measured));

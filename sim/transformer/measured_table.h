@@ -48,7 +48,7 @@ struct MeasuredTable {
 };
 
 // The most rows that a table may have.
-inline constexpr std::size_t kMostTableRows = 200'000;
+inline constexpr std::size_t kMaxTableRows = 200'000;
 
 // Parses `text`. Errors, with file and row: not JSON, none of the forms, a missing column, a row of
 // another length, a value that is not a number or out of range, an impossible plan.

@@ -148,10 +148,10 @@ class PlanReader {
               ? fmt::format("use at least {} GPUs, or cut less", of_model)
               : fmt::format("use {} or {} GPUs, or cut otherwise", gpus / of_model * of_model,
                             (gpus / of_model + 1) * of_model));
-    if (gpus / of_model > kMostData)
+    if (gpus / of_model > kMaxData)
       return read_.refuse(
           "/gpus",
-          fmt::format("{} data-parallel ranks are more than {}", gpus / of_model, kMostData),
+          fmt::format("{} data-parallel ranks are more than {}", gpus / of_model, kMaxData),
           "use fewer GPUs, or cut the model over more of them");
     plan.data = static_cast<std::int32_t>(gpus / of_model);
   }
@@ -236,7 +236,7 @@ class PlanReader {
     // overflow.
     const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
     const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
-    if (each > kMostStepTasks / passes / pieces)
+    if (each > kMaxStepTasks / passes / pieces)
       read_.refuse(
           "/global_batch",
           fmt::format("a step of {} micro-batches on {} pieces of the model is too long to be "
@@ -246,7 +246,7 @@ class PlanReader {
           "repeats itself");
   }
 
-  static constexpr std::int64_t kMostData = std::int64_t{1} << 15U;  // as workload_problem()
+  static constexpr std::int64_t kMaxData = std::int64_t{1} << 15U;  // as workload_problem()
 
   DocumentReader read_;
   const Json& root_;

@@ -166,7 +166,7 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   const std::int64_t micro_batches = plan.micro_batches();
   const double passes = splits_backward(plan.schedule) ? 3 : 2;
   const double tasks = passes * static_cast<double>(micro_batches) * plan.pipeline * plan.chunks;
-  if (tasks > static_cast<double>(kMostStepTasks))
+  if (tasks > static_cast<double>(kMaxStepTasks))
     return Error{fmt::format("a step of {} micro-batches is too long", micro_batches),
                  {},
                  "use larger micro-batches"};
@@ -223,7 +223,7 @@ struct AlikeReplicas {
   std::int64_t count = 0;
 };
 
-constexpr std::size_t kMostReplicas = 256;
+constexpr std::size_t kMaxReplicas = 256;
 
 struct ReplicaClasses {
   std::vector<AlikeReplicas> alike;    // the most numerous in front
@@ -298,7 +298,7 @@ double updated(const RankParameters& count, const TrainingPlan& plan) {
 std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const CostParameters& cost,
                                                const RankParameters& count, double layers,
                                                bool overlapped) {
-  constexpr double kMostBuckets = 128;  // more change nothing
+  constexpr double kMaxBuckets = 128;  // more change nothing
   // Parameters: of more ranks buckets are larger, so that the latency of their calls does not grow
   // beyond what they hide (Megatron-LM, training.py: bucket_size).
   constexpr double kBucketPerRank = 1e6;
@@ -312,7 +312,7 @@ std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const C
       const double fit = std::max(1.0, part / (kBucketPerRank * ranks));
       one.step.buckets = plan.chunks > 1 ? 1
                                          : static_cast<std::int32_t>(std::ceil(std::clamp(
-                                               layers, 1.0, std::min(fit, kMostBuckets))));
+                                               layers, 1.0, std::min(fit, kMaxBuckets))));
       one.step.slowdown = cost.overlap_slowdown;
       bucket /= std::int64_t{one.step.buckets} * plan.chunks;
     }
@@ -337,16 +337,16 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
 
 // Whether a step with that many different kinds of replicas can be simulated.
 Status check_kinds(const TrainingPlan& plan, std::size_t kinds) {
-  if (kinds > kMostReplicas)
+  if (kinds > kMaxReplicas)
     return Error{
         fmt::format("slow ranks make {} different kinds of replicas, at most {} are simulated",
-                    kinds, kMostReplicas),
+                    kinds, kMaxReplicas),
         {},
         "give ranks of equal speed equal `work`"};
   const double tasks_of_each = (splits_backward(plan.schedule) ? 3.0 : 2.0) *
                                static_cast<double>(plan.micro_batches()) * plan.pipeline *
                                plan.chunks;
-  if (kinds > 1 && tasks_of_each * static_cast<double>(kinds) > static_cast<double>(kMostStepTasks))
+  if (kinds > 1 && tasks_of_each * static_cast<double>(kinds) > static_cast<double>(kMaxStepTasks))
     return Error{fmt::format("a step of {} micro-batches in {} different kinds of replicas is too "
                              "long to be simulated",
                              plan.micro_batches(), kinds),

@@ -141,7 +141,7 @@ struct SimulatedStep {
 
 // Prices a step's tasks and calls and runs them. `for_path`: so that critical_path() can follow.
 // O(micro-batches x stages x chunks). Errors: check_workload()'s, those of the schedule, more than
-// kMostStepTasks, a micro-batch that takes a stage longer than kLongestPiece, a step beyond the
+// kMaxStepTasks, a micro-batch that takes a stage longer than kLongestPiece, a step beyond the
 // clock.
 Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost, bool for_path = false);

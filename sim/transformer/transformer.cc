@@ -19,15 +19,15 @@ struct Count {
 };
 
 // Above these, products of counts exceed 64 bits; no model comes near them.
-constexpr std::int64_t kMost = std::int64_t{1} << 20U;
-constexpr std::int64_t kMostLayers = std::int64_t{1} << 14U;
-constexpr std::int64_t kMostRanksOfAKind = std::int64_t{1} << 15U;
-constexpr std::int64_t kMostExperts = std::int64_t{1} << 12U;
+constexpr std::int64_t kMax = std::int64_t{1} << 20U;
+constexpr std::int64_t kMaxLayers = std::int64_t{1} << 14U;
+constexpr std::int64_t kMaxRanksPerDimension = std::int64_t{1} << 15U;
+constexpr std::int64_t kMaxExperts = std::int64_t{1} << 12U;
 
 std::int64_t most_of(std::string_view name) {
-  if (name == "layers" || name == "chunks") return kMostLayers;
+  if (name == "layers" || name == "chunks") return kMaxLayers;
   const bool ranks = name == "tensor" || name == "context" || name == "pipeline" || name == "data";
-  return ranks ? kMostRanksOfAKind : kMost;
+  return ranks ? kMaxRanksPerDimension : kMax;
 }
 
 // A problem of `field` unless `part` divides `whole`.
@@ -83,9 +83,9 @@ double layers_forward(const Transformer& model, const TrainingPlan& plan) {
 }
 
 std::optional<WorkloadProblem> expert_problem(const Transformer& model, const TrainingPlan& plan) {
-  if (plan.expert < 1 || plan.expert > kMostRanksOfAKind)
+  if (plan.expert < 1 || plan.expert > kMaxRanksPerDimension)
     return problem("expert", fmt::format("expert is {}", plan.expert),
-                   fmt::format("give a number from 1 to {}", kMostRanksOfAKind));
+                   fmt::format("give a number from 1 to {}", kMaxRanksPerDimension));
   if (model.experts == 0) {
     if (plan.expert_skew != 1)
       return problem("expert_skew", "the model has no experts",
@@ -95,9 +95,9 @@ std::optional<WorkloadProblem> expert_problem(const Transformer& model, const Tr
                    fmt::format("{} ranks cannot share experts: the model has none", plan.expert),
                    "leave expert out, or add experts to the model");
   }
-  if (model.experts < 1 || model.experts > kMostExperts)
+  if (model.experts < 1 || model.experts > kMaxExperts)
     return problem("experts", fmt::format("experts is {}", model.experts),
-                   fmt::format("give a number from 1 to {}", kMostExperts));
+                   fmt::format("give a number from 1 to {}", kMaxExperts));
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     return problem("experts_per_token",
                    fmt::format("a token goes through {} of {} experts", model.experts_per_token,
@@ -110,9 +110,9 @@ std::optional<WorkloadProblem> expert_problem(const Transformer& model, const Tr
                                plan.expert, plan.expert_skew),
                    "give a number from 1 to expert");
   // Beyond this, counts of parameters exceed 64 bits.
-  constexpr double kMostParameters = 1e18;
+  constexpr double kMaxParameters = 1e18;
   if (static_cast<double>(model.layers) * static_cast<double>(expert_parameters(model)) >
-      kMostParameters)
+      kMaxParameters)
     return problem("experts", "the experts have more than 10^18 parameters",
                    "use fewer or smaller ones");
   if (auto wrong = indivisible("expert", {"expert", plan.expert}, {"experts", model.experts}))

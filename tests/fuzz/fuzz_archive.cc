@@ -15,8 +15,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostUnpacked = std::size_t{1} << 20U;
-constexpr std::size_t kMostPackedAgain = std::size_t{1} << 14U;  // packing is slow
+constexpr std::size_t kMaxUnpacked = std::size_t{1} << 20U;
+constexpr std::size_t kMaxRepacked = std::size_t{1} << 14U;  // packing is slow
 
 void read_content(std::string_view bytes, const std::string& name) {
   const trace::Format* const format = trace::recognise(bytes);
@@ -31,12 +31,12 @@ void unpack(std::string_view bytes) {
   if (!looks_like_archive(bytes)) return read_content(bytes, "fuzz_rank_0");
   std::size_t total = 0;
   const Status opened =
-      for_each_member(bytes, "fuzz.tar", false, kMostUnpacked, [&](const ArchiveMember& member) {
+      for_each_member(bytes, "fuzz.tar", false, kMaxUnpacked, [&](const ArchiveMember& member) {
         total += member.bytes.size();
         read_content(member.bytes, member.name);
       });
   LOCKSTEP_CHECK(opened || !opened.error().fix.empty(), "an error says what to do");
-  LOCKSTEP_CHECK(total <= std::max(bytes.size(), kMostUnpacked), "the limit holds");
+  LOCKSTEP_CHECK(total <= std::max(bytes.size(), kMaxUnpacked), "the limit holds");
 }
 
 }  // namespace
@@ -44,11 +44,11 @@ void unpack(std::string_view bytes) {
 void fuzz_archive(std::string_view bytes) {
   const std::string copy(bytes);
   if (!looks_like_packed(copy)) return unpack(copy);
-  const Result<Inflated> inflated = unpack_stream(copy, "fuzz.gz", kMostUnpacked);
+  const Result<Inflated> inflated = unpack_stream(copy, "fuzz.gz", kMaxUnpacked);
   if (!inflated) return;
-  LOCKSTEP_CHECK(inflated->text.size() <= kMostUnpacked, "the limit holds");
-  if (inflated->text.size() <= kMostPackedAgain) {
-    LOCKSTEP_CHECK(gunzip(gzip(inflated->text), "fuzz.gz", kMostUnpacked)->text == inflated->text,
+  LOCKSTEP_CHECK(inflated->text.size() <= kMaxUnpacked, "the limit holds");
+  if (inflated->text.size() <= kMaxRepacked) {
+    LOCKSTEP_CHECK(gunzip(gzip(inflated->text), "fuzz.gz", kMaxUnpacked)->text == inflated->text,
                    "what was packed unpacks");
   }
   unpack(inflated->text);

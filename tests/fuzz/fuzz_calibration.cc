@@ -51,7 +51,7 @@ void fuzz_measured_table(std::string_view bytes) {
     LOCKSTEP_CHECK(!table.error().message.empty(), "an error says what is wrong");
     return;
   }
-  LOCKSTEP_CHECK(table->steps.size() + table->collectives.size() <= 2 * sim::kMostTableRows,
+  LOCKSTEP_CHECK(table->steps.size() + table->collectives.size() <= 2 * sim::kMaxTableRows,
                  "tables are bounded");
   for (std::size_t i = 0; i < std::min(table->steps.size(), kPredicted); ++i) {
     const auto figures = sim::compare_row(table->steps[i], i + 1, {});

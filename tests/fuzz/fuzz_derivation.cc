@@ -29,14 +29,14 @@ trace::Run run_of_sections(const std::vector<std::string_view>& sections) {
 }
 
 Result<trace::Derivation> small_derivation(const std::vector<std::string_view>& sections) {
-  constexpr std::int32_t kMostRanks = 4;
-  constexpr std::size_t kMostConditions = 8;
-  constexpr std::size_t kMostSteps = 64;
+  constexpr std::int32_t kMaxRanks = 4;
+  constexpr std::size_t kMaxConditions = 8;
+  constexpr std::size_t kMaxSteps = 64;
   if (sections.empty()) return Error{"nothing there", {"fuzz"}, ""};
   Result<trace::ProductSpec> spec = trace::parse_product(sections.front(), "fuzz");
   if (!spec) return spec.error();
-  if (spec->world_size > kMostRanks || spec->conditions.size() > kMostConditions ||
-      spec->steps.size() > kMostSteps || spec->allowed.size() > kMostSteps)
+  if (spec->world_size > kMaxRanks || spec->conditions.size() > kMaxConditions ||
+      spec->steps.size() > kMaxSteps || spec->allowed.size() > kMaxSteps)
     return Error{"too large", {"fuzz"}, ""};
   const auto ranks = static_cast<std::size_t>(spec->world_size);
   std::vector<trace::Run> runs;

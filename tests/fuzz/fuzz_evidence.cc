@@ -16,7 +16,7 @@ void fuzz_evidence(std::string_view bytes) {
   for (const trace::EvidenceSource& source : trace::evidence_sources()) {
     source.recognises(file, "fuzz");
     trace::FileEvidence evidence = source.read({file, "fuzz", trace::Rank(0)});
-    LOCKSTEP_CHECK(evidence.notes.size() <= trace::FileEvidence::kMostNotes, "notes are bounded");
+    LOCKSTEP_CHECK(evidence.notes.size() <= trace::FileEvidence::kMaxNotes, "notes are bounded");
     for (const trace::RankNote& note : evidence.notes) {
       LOCKSTEP_CHECK(note.text.size() <= trace::RankNote::kLongest, "texts are bounded");
     }

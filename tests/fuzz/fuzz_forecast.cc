@@ -22,8 +22,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostForecastRanks = 4;
-constexpr std::size_t kMostEvents = 400;  // of a rank
+constexpr std::size_t kMaxForecastRanks = 4;
+constexpr std::size_t kMaxEvents = 400;  // of a rank
 
 struct Parts {
   sim::Machine machine;
@@ -34,7 +34,7 @@ struct Parts {
 // Nothing where they cannot be read or are not of one job.
 std::optional<Parts> parts_of(std::string_view bytes) {
   const std::vector<std::string_view> sections = sections_of(bytes);
-  if (sections.size() < 3 || sections.size() > 1 + 2 * kMostForecastRanks) return std::nullopt;
+  if (sections.size() < 3 || sections.size() > 1 + 2 * kMaxForecastRanks) return std::nullopt;
   Result<sim::Machine> machine = sim::parse_machine(std::string(sections[0]), "fuzz.yaml");
   if (!machine) return std::nullopt;
   Parts out{std::move(*machine), {}, {}};
@@ -47,7 +47,7 @@ std::optional<Parts> parts_of(std::string_view bytes) {
   }
   out.run = run_of_sections(traces);
   for (const trace::RankTrace& trace : out.run.ranks)
-    if (trace.events.size() > kMostEvents) return std::nullopt;
+    if (trace.events.size() > kMaxEvents) return std::nullopt;
   if (out.run.ranks.size() != out.costs.size() ||
       static_cast<std::size_t>(out.run.world_size) != out.costs.size())
     return std::nullopt;
@@ -78,7 +78,7 @@ void fuzz_forecast(std::string_view bytes) {
   if (!prices) return;
   const sim::CostOfCall cost = prices->cost_in(job);
   const sim::Folding folding =
-      machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(layouts));
+      machine.cores ? sim::unfolded(job) : sim::fold(job, sim::kinds_of(layouts));
   const sim::ExecutionResult result =
       machine.cores ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size()))
                     : sim::execute(job, folding, cost, {Picos{}, true, nullptr});

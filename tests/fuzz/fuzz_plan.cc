@@ -1,5 +1,5 @@
-// Any bytes as a plan file, of one transformer or of several towers: an error with its place, or a
-// plan that can be forecast or refused. And as a manifest of samples.
+// Any bytes as a plan file, of one transformer or of several towers: an error with its location, or
+// a plan that can be forecast or refused. And as a manifest of samples.
 #include <algorithm>
 #include <cmath>
 #include <string>

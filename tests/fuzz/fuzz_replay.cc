@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostReplayRanks = 8;
+constexpr std::size_t kMaxFuzzedRanks = 8;
 constexpr std::int32_t kLargestReplayWorld = 256;  // missing ranks cost time, and nothing else
 
 // As `lockstep convert --to scenario` writes it: the file of each rank, separated by blank lines.
@@ -60,7 +60,7 @@ void replay(const std::vector<std::string_view>& sections, const runtime::Progra
 
 void fuzz_replay(std::string_view bytes) {
   std::vector<std::string_view> sections = sections_of(bytes);
-  sections.resize(std::min(sections.size(), kMostReplayRanks));
+  sections.resize(std::min(sections.size(), kMaxFuzzedRanks));
   replay(sections, {});
   replay(sections, {.ends_well = true, .last = 3, .max_elements = 64});
 }

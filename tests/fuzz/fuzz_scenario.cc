@@ -1,5 +1,5 @@
-// Any bytes as a scenario file: an error with its place, or a scenario within the schema's bounds,
-// of which others are made: what is simulated, and what is looked at rank by rank.
+// Any bytes as a scenario file: an error with its location, or a scenario within the schema's
+// bounds, of which others are made: what is simulated, and what is looked at rank by rank.
 #include <string>
 
 #include "base/check.h"

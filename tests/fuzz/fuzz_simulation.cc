@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostSimulatedRanks = 8;
+constexpr std::size_t kMaxSimulatedRanks = 8;
 constexpr sim::LinkCost kLink = {Picos{1'000'000}, Bandwidth{8'000'000'000}, std::nullopt};
 
 void check_path(const sim::ProgramJob& job, const sim::Folding& folding,
@@ -35,9 +35,9 @@ void check_path(const sim::ProgramJob& job, const sim::Folding& folding,
 
 void fuzz_simulation(std::string_view bytes) {
   std::vector<std::string_view> sections = sections_of(bytes);
-  sections.resize(std::min(sections.size(), kMostSimulatedRanks));
+  sections.resize(std::min(sections.size(), kMaxSimulatedRanks));
   trace::Run run = run_of_sections(sections);
-  if (static_cast<std::size_t>(run.world_size) > kMostSimulatedRanks) return;
+  if (static_cast<std::size_t>(run.world_size) > kMaxSimulatedRanks) return;
   const Result<sim::RunProgram> program = sim::program_of(run);
   if (!program) {
     LOCKSTEP_CHECK(!program.error().message.empty(), "an error says what is wrong");
@@ -55,7 +55,7 @@ void fuzz_simulation(std::string_view bytes) {
   if (!prices) return;
   const sim::CostOfCall cost = prices->cost_in(job);
   const sim::ExecutionOptions options{Picos{}, /*record_issues=*/true, nullptr};
-  const sim::Folding apart = sim::keep_apart(job);
+  const sim::Folding apart = sim::unfolded(job);
   const sim::ExecutionResult all = sim::execute(job, apart, cost, options);
   const sim::Folding folding = sim::fold(job);
   const sim::ExecutionResult folded = sim::execute(job, folding, cost, options);

@@ -21,11 +21,11 @@
 namespace lockstep {
 
 void fuzz_verify(std::string_view bytes) {
-  constexpr std::size_t kMostRanks = 8;
+  constexpr std::size_t kMaxRanks = 8;
   constexpr std::int32_t kLargestWorld = 256;  // missing ranks cost time, and nothing else
   trace::Tables tables;
   std::vector<trace::RankTrace> traces;
-  for (std::size_t n = 0; n < kMostRanks && !bytes.empty(); ++n) {
+  for (std::size_t n = 0; n < kMaxRanks && !bytes.empty(); ++n) {
     const std::size_t end = std::min(bytes.find("\n\n"), bytes.size());
     Result<trace::RankTrace> trace = trace::read_text_trace(bytes.substr(0, end), "fuzz", tables);
     if (trace) traces.push_back(std::move(*trace));

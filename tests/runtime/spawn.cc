@@ -13,7 +13,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kTimeout = std::chrono::seconds(60);
 constexpr ExitStatus kThrew = 99;
 
 [[noreturn]] void be_rank(int rank, const std::function<ExitStatus(int rank)>& body) {
@@ -64,7 +64,7 @@ std::vector<ExitStatus> spawn(int ranks, const std::function<ExitStatus(int rank
     if (process == 0) be_rank(rank, body);
     processes.push_back(process);
   }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
   std::vector<ExitStatus> statuses;
   for (const pid_t process : processes) statuses.push_back(reap(process, deadline));
   return statuses;

@@ -9,13 +9,13 @@
 namespace {
 
 std::atomic<std::size_t> g_now{0};   // allocated at this moment
-std::atomic<std::size_t> g_most{0};  // the largest that g_now was
+std::atomic<std::size_t> g_peak{0};  // the largest that g_now was
 
 void* counted(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
   const std::size_t now = g_now += malloc_usable_size(memory);
-  std::size_t most = g_most.load();
-  while (most < now && !g_most.compare_exchange_weak(most, now)) {
+  std::size_t peak = g_peak.load();
+  while (peak < now && !g_peak.compare_exchange_weak(peak, now)) {
   }
   return memory;
 }
@@ -41,8 +41,8 @@ void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alig
 
 namespace lockstep::trace {
 
-PeakMemory::PeakMemory() : before_(g_now) { g_most = before_; }
+PeakMemory::PeakMemory() : before_(g_now) { g_peak = before_; }
 
-std::size_t PeakMemory::bytes() const { return g_most - before_; }
+std::size_t PeakMemory::bytes() const { return g_peak - before_; }
 
 }  // namespace lockstep::trace

@@ -1,4 +1,4 @@
-// Communicators of which each process knows its own place only, put together over all ring files.
+// Communicators of which each process knows its own group rank only, combined over all ring files.
 
 #include "trace/groups.h"
 
@@ -33,7 +33,7 @@ struct GroupMember {
 
 class Communicators : public testing::Test {
  protected:
-  // A rank's file: in each of its communicators a broadcast from place 0 and a message to place 1.
+  // A rank's file: in each of its communicators a broadcast from group rank 0 and a message to 1.
   void write(std::int32_t rank, std::int32_t world_size, const std::vector<GroupMember>& members) {
     RingWriter::Options options;
     options.path = folder_.file(fmt::format("rank_{}.ring", rank));
@@ -93,7 +93,7 @@ TEST_F(Communicators, GetTheirMembersFromAllFiles) {
 TEST_F(Communicators, HaveUnknownMembersWhereAFileIsMissing) {
   write(0, 4, {{"all", 0, 4}, {"pair", 0, 2}});
   write(2, 4, {{"all", 2, 4}});
-  // The places of the communicator of all are ranks; who else is in the pair is not known.
+  // Group ranks of the communicator of all are ranks; who else is in the pair is not known.
   EXPECT_THAT(seen(0), ElementsAre("world 0 1 2 3 told", "world 0", "world >1", "pair 0",
                                    fmt::format("pair >{}", kNone)));
 }
@@ -108,7 +108,7 @@ TEST_F(Communicators, OfAllRanksInAnotherOrderHaveNoMembersWhereAFileIsMissing) 
 
 TEST_F(Communicators, ThatContradictEachOtherHaveNoMembers) {
   write(0, 2, {{"all", 0, 2}});
-  write(1, 2, {{"all", 0, 2}});  // the same place
+  write(1, 2, {{"all", 0, 2}});  // the same group rank
   EXPECT_THAT(seen(0),
               ElementsAre(fmt::format("world {}", kNone), fmt::format("world >{}", kNone)));
 }

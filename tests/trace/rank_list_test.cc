@@ -133,7 +133,7 @@ TEST(RankRanges, GiveTheirListBack) {
 
 TEST(RankRanges, DoNotNameMoreThanFitsIntoMemory) {
   RankLists lists;
-  const auto most = static_cast<std::int32_t>(RankLists::kMostExpanded);
+  const auto most = static_cast<std::int32_t>(RankLists::kMaxExpanded);
   ASSERT_TRUE(lists.intern(std::vector<RankRange>{{0, most - 2, 1}}));
   ASSERT_TRUE(lists.intern(std::vector<RankRange>{{0, most - 2, 1}}));  // known
   EXPECT_FALSE(lists.intern(std::vector<RankRange>{{0, 1, 1}}));

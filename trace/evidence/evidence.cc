@@ -86,7 +86,7 @@ std::string_view to_string(RankNote::Kind kind) {
 }
 
 void FileEvidence::add(RankNote note) {
-  if (notes.size() >= kMostNotes) return;
+  if (notes.size() >= kMaxNotes) return;
   if (note.text.size() > RankNote::kLongest) note.text.resize(RankNote::kLongest);
   notes.push_back(std::move(note));
 }

@@ -19,11 +19,11 @@ namespace lockstep::trace {
 
 // What one file says.
 struct FileEvidence {
-  std::vector<RankNote> notes;  // at most kMostNotes
+  std::vector<RankNote> notes;  // at most kMaxNotes
   std::int32_t world_size = 0;  // 0: the file does not say
 
-  static constexpr std::size_t kMostNotes = 1024;
-  // Bounds the text, and drops what is beyond kMostNotes.
+  static constexpr std::size_t kMaxNotes = 1024;
+  // Bounds the text, and drops what is beyond kMaxNotes.
   void add(RankNote note);
 };
 

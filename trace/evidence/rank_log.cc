@@ -43,7 +43,7 @@ namespace lockstep::trace {
 namespace {
 
 using NoteKind = RankNote::Kind;
-constexpr std::size_t kMostOfAKind = 4;  // notes per rank: later ones mostly repeat the first
+constexpr std::size_t kMaxNotesPerKind = 4;  // notes per rank: later ones mostly repeat the first
 constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -167,7 +167,7 @@ class RankLogReader {
   std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
                                  const LoggedProcess& process = {}) {
     std::size_t& count = counts_[{rank, kind}];
-    if (count >= kMostOfAKind) return std::nullopt;
+    if (count >= kMaxNotesPerKind) return std::nullopt;
     const std::size_t before = out_.notes.size();
     out_.add({kind,
               rank,

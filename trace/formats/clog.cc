@@ -174,7 +174,7 @@ class ClogReader {
     return {};
   }
 
-  static constexpr std::size_t kMostFields = 32;
+  static constexpr std::size_t kMaxFields = 32;
 
   // Collects all communicators in a first pass: a call may come before the split that lists its
   // communicator's members.
@@ -182,12 +182,12 @@ class ClogReader {
     LogLines lines(file_.bytes);
     while (const auto line = lines.next()) {
       if (line->starts_with("new_comm|")) {
-        const Fields fields = split(*line, '|', kMostFields);
+        const Fields fields = split(*line, '|', kMaxFields);
         Communicator& comm = comms_[name_of(value_of(fields, "comm"))];
         comm.rank = parse_number<std::int64_t>(value_of(fields, "rank")).value_or(kNone);
         comm.size = parse_number<std::int64_t>(value_of(fields, "world_size")).value_or(kNone);
       } else if (line->starts_with("split|")) {
-        const Fields fields = split(*line, '|', kMostFields);
+        const Fields fields = split(*line, '|', kMaxFields);
         const auto numbers = integers_in(value_of(fields, "ranks"));
         const auto ranks = numbers ? ranks_in(*numbers) : std::nullopt;
         if (ranks && !ranks->empty()) comms_[name_of(value_of(fields, "child"))].members = *ranks;
@@ -307,7 +307,7 @@ class ClogReader {
 
   // Reads a signature line: "all_reduce|in_count=1024|out_count=1024|dtype=f32|red_op=sum|…".
   void define(std::int64_t correlation, std::string_view text) {
-    const Fields fields = split(text, '|', kMostFields);
+    const Fields fields = split(text, '|', kMaxFields);
     StateKind kind;
     kind.comm = name_of(value_of(fields, "comm"));
     auto [comm, is_new] = comms_.try_emplace(kind.comm);

@@ -170,10 +170,10 @@ class TraceScanner {
   // [tensors…, number, group, rank, "allreduce", splits_in, splits_out, start, stride, size]: the
   // name is the only string outside of lists, and everything is found by its position.
   void read_values(const dom::array& array, KinetoComm& comm) {
-    constexpr std::size_t kMostValues = 32;
+    constexpr std::size_t kMaxValues = 32;
     std::vector<dom::element> values;
     for (const dom::element value : array) {
-      if (values.size() < kMostValues) values.push_back(value);
+      if (values.size() < kMaxValues) values.push_back(value);
     }
     std::size_t at = 0;
     while (at < values.size() && !values[at].is_string()) ++at;
@@ -278,9 +278,9 @@ class TraceScanner {
         desc = second.substr(0, 256);
       group = first.substr(0, 256);
     } else if (const auto pointer = trace_integer(value); pointer && *pointer != 0) {
-      constexpr std::size_t kMostGroups = 256;  // each costs a pass over the calls
+      constexpr std::size_t kMaxGroups = 256;  // each costs a pass over the calls
       group = fmt::format("pointer {}", *pointer);
-      if (!pointers_.contains(group) && pointers_.size() == kMostGroups) return;
+      if (!pointers_.contains(group) && pointers_.size() == kMaxGroups) return;
       pointers_.insert(group);
     } else {
       return;
@@ -295,8 +295,8 @@ class TraceScanner {
   }
 
   static void take_stride(KinetoGroup& group, std::int64_t start, std::int64_t stride) {
-    constexpr std::int64_t kMostMembers = 1 << 16;
-    if (group.size < 1 || group.size > kMostMembers || start < 0 || start > kMaxWorldSize) return;
+    constexpr std::int64_t kMaxMembers = 1 << 16;
+    if (group.size < 1 || group.size > kMaxMembers || start < 0 || start > kMaxWorldSize) return;
     if (stride < 1 || stride > kMaxWorldSize) return;
     std::vector<std::int64_t> numbers;
     for (std::int64_t i = 0; i < group.size; ++i) numbers.push_back(start + i * stride);

@@ -142,16 +142,16 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") != 0; }
 #endif
 
 constexpr std::array kWays = {
-    FingerprintWay{"one by one", take_one_by_one<float>, take_one_by_one<double>},
-    FingerprintWay{"blocks", take_common<float>, take_common<double>},
+    FingerprintMethod{"one by one", take_one_by_one<float>, take_one_by_one<double>},
+    FingerprintMethod{"blocks", take_common<float>, take_common<double>},
 #if defined(__x86_64__)
-    FingerprintWay{"blocks, AVX2", take_avx2<float>, take_avx2<double>},
+    FingerprintMethod{"blocks, AVX2", take_avx2<float>, take_avx2<double>},
 #endif
 };
 
 }  // namespace
 
-std::span<const FingerprintWay> fingerprint_ways() {
+std::span<const FingerprintMethod> fingerprint_methods() {
 #if defined(__x86_64__)
   static const bool avx2 = has_avx2();
   return std::span(kWays).first(avx2 ? kWays.size() : kWays.size() - 1);
@@ -193,7 +193,8 @@ std::vector<double> fold(std::array<double, 256> by_signs, std::uint32_t k) {
 
 }  // namespace
 
-Fingerprinter::Fingerprinter(std::uint32_t k, const FingerprintWay& way) : k_(k), way_(&way) {
+Fingerprinter::Fingerprinter(std::uint32_t k, const FingerprintMethod& method)
+    : k_(k), method_(&method) {
   LOCKSTEP_CHECK(k <= kSketchValues, "a sketch of that many values");
 }
 

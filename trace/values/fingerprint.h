@@ -19,11 +19,11 @@
 #include <span>
 #include <vector>
 
+namespace lockstep::trace {
+
 // There are several implementations: one element at a time, or in blocks whose loops compilers turn
 // into vector instructions, for any processor or for one with AVX2. All give the same sums to the
 // last bit: each sum adds the elements at certain indices, in the order of the indices.
-
-namespace lockstep::trace {
 
 // The sums over the elements added so far. Squares are summed by index mod 8. Elements are summed
 // by their byte of signs (bit j: the sign in the sketch's value j), which is one addition per
@@ -39,7 +39,7 @@ struct FingerprintSums {
   std::array<double, 256> by_signs{};
 };
 
-struct FingerprintWay {
+struct FingerprintMethod {
   const char* name;
   // `first`: the index of the first value. Without `sketch`, by_signs does not change.
   void (*floats)(std::span<const float> values, std::uint64_t first, bool sketch,
@@ -50,7 +50,7 @@ struct FingerprintWay {
 
 // The implementations that this processor can run; the first adds the elements one by one, the last
 // is the fastest.
-std::span<const FingerprintWay> fingerprint_ways();
+std::span<const FingerprintMethod> fingerprint_methods();
 
 struct Fingerprint {
   std::uint64_t hash = 0;
@@ -68,16 +68,16 @@ inline constexpr std::uint32_t kSketchValues = 8;  // the default k, and the mos
 // Takes a tensor in pieces; 2.3 KB. About 300 ns and 1.5 ns an element with AVX2; see bench/trace.
 class Fingerprinter {
  public:
-  // `k`: 0 (no sketch) to kSketchValues. `way`: one of fingerprint_ways().
+  // `k`: 0 (no sketch) to kSketchValues. `method`: one of fingerprint_methods().
   explicit Fingerprinter(std::uint32_t k = kSketchValues,
-                         const FingerprintWay& way = fingerprint_ways().back());
+                         const FingerprintMethod& method = fingerprint_methods().back());
 
   // The elements from index `first` of the flattened tensor on.
   void add(std::span<const float> values, std::uint64_t first) {
-    way_->floats(values, first, k_ > 0, sums_);
+    method_->floats(values, first, k_ > 0, sums_);
   }
   void add(std::span<const double> values, std::uint64_t first) {
-    way_->doubles(values, first, k_ > 0, sums_);
+    method_->doubles(values, first, k_ > 0, sums_);
   }
   // Adds what `other` has taken of the same tensor.
   void merge(const Fingerprinter& other);
@@ -86,7 +86,7 @@ class Fingerprinter {
 
  private:
   std::uint32_t k_;
-  const FingerprintWay* way_;
+  const FingerprintMethod* method_;
   FingerprintSums sums_;
 };
 

@@ -377,12 +377,19 @@ Omission find_omission(const Context& context, const WaitCause& wait,
 
 }  // namespace
 
+// Several analyses may have an answer, and they may contradict each other. From strong to weak:
+//
+//   vote         whole programs of the other ranks; it also refutes each of the answers below
+//   overtaking   a device that ran a call before an earlier one of another group
+//   odd          ranks that differ from their sister groups, in messages
+//   omission     a call that one rank left out, or made too often, by its past
+//   the cycle    what its calls alone show (culprits_of_cycle)
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::optional<Overtaking> overtaking = find_overtaking(context, points);
   // Counts of calls mislead where rounds differ: texts are generated until they end.
   if (overtaking && goes_on_with_varying_loop(context, overtaking->overtaken)) overtaking.reset();
-  // Whole programs do not mislead.
+  // Whole programs do not depend on such counts.
   const std::optional<Vote> vote = vote_in_cycle(context, points);
   const auto is_refuted = [&](const std::vector<trace::Rank>& blamed) {
     return vote && vote->contradicts(context, blamed);
@@ -415,7 +422,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     left_out->finding.consequences.push_back(wait_consequence(context, wait));
     return std::move(*left_out);
   }
-  // Its text would blame the rank that the vote refutes.
+  // The break's text would blame the rank that the vote refutes.
   const bool refuted =
       !most_broke && breaks.size() == 1 && is_refuted(context.ranks({breaks[0].rank}));
   if (refuted) breaks.clear();
@@ -424,6 +431,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
        trace::is_point_to_point(context.op({breaks[0].rank, breaks[0].usual})));
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd, lacks_message);
+  // Who the cycle's own calls blame, or do not blame, is corrected by the votes.
   if (!most_broke &&
       ((refuted && cause.finding.culprits.empty()) || is_refuted(cause.finding.culprits))) {
     cause.finding.culprits = context.ranks(vote->deviants);

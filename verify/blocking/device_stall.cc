@@ -1,3 +1,5 @@
+// Finds a device that hangs in Flight Recorder dumps: its rank issued a call and did not complete
+// it, while peers completed it and wait in a later one.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>

@@ -1,3 +1,5 @@
+// Finds collectives of several communicators that hang if a device runs its kernels one after the
+// other: cycles in the order in which ranks issue them. docs/verify.md has the argument.
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -79,7 +81,7 @@ class OrderGraph {
 
  private:
   // The newest call of a group that is under way on the rank whose events are walked.
-  struct UnderWay {
+  struct NewestCall {
     Vertex last = kNoVertex;
     CallRef call;
   };
@@ -117,7 +119,7 @@ class OrderGraph {
                                     [](const trace::Call& c) { return c.has(trace::kAsync); });
       return;
     }
-    std::map<std::size_t, UnderWay> under_way;  // by group
+    std::map<std::size_t, NewestCall> under_way;  // by group
     for (const trace::Event& event : trace.events) {
       const bool ends =
           event.kind == trace::EventKind::wait || event.kind == trace::EventKind::waited;
@@ -136,7 +138,7 @@ class OrderGraph {
   // Adds an edge from the newest call of every other group that is under way. Older calls of these
   // groups need none: the chain within their group implies them.
   void issue(std::uint32_t r, std::uint32_t call, Vertex v, std::size_t g,
-             std::map<std::size_t, UnderWay>& under_way) {
+             std::map<std::size_t, NewestCall>& under_way) {
     for (const auto& [other, there] : under_way) {
       if (other != g) edges_.push_back({there.last, v, there.call, {r, call}});
     }

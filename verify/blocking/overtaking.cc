@@ -81,7 +81,7 @@ std::vector<Candidate> candidates_in(const Context& context,
     const auto [entry, is_new] =
         known.try_emplace({*at, call.signature, call.what, *kind}, out.size());
     if (is_new) {
-      if (out.size() == kMostKinds) break;
+      if (out.size() == kMaxKinds) break;
       out.push_back({call, *kind, {}, *at, {}, {}});
     }
     Candidate& candidate = out[entry->second];

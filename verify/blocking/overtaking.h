@@ -16,7 +16,7 @@
 // There is no result where nobody else is in the second call (two groups of the same ranks, entered
 // in opposite orders), where both orders are equally common, or where records were lost.
 //
-// Cost: the rounds of the waiting ranks, for each of the first kMostKinds kinds of calls.
+// Cost: the rounds of the waiting ranks, for each of the first kMaxKinds kinds of calls.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct Overtaking {
   bool left_out = true;
 };
 
-inline constexpr std::size_t kMostKinds = 16;
+inline constexpr std::size_t kMaxKinds = 16;
 
 // The overtaking in a cycle, if there is one; `points` are those in which its ranks wait.
 std::optional<Overtaking> find_overtaking(const Context& context,

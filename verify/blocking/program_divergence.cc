@@ -19,7 +19,7 @@ namespace lockstep::verify {
 namespace {
 
 // How many wait points are examined. The sister groups of a large job all diverge in the same way.
-constexpr std::size_t kMostPoints = 8;
+constexpr std::size_t kMaxPoints = 8;
 
 bool has(const std::vector<std::uint32_t>& ascending, std::uint32_t rank) {
   return std::binary_search(ascending.begin(), ascending.end(), rank);
@@ -119,7 +119,7 @@ bool met_since(const Context& context, const WaitPoint& point, const ProgramDive
          });
 }
 
-// The wait points of collectives that lack ranks, by sequence number; at most kMostPoints.
+// The wait points of collectives that lack ranks, by sequence number; at most kMaxPoints.
 std::vector<const WaitPoint*> collective_points(const Context& context, const WaitCause& wait) {
   std::vector<const WaitPoint*> out;
   for (const std::size_t p : wait.points) {
@@ -129,7 +129,7 @@ std::vector<const WaitPoint*> collective_points(const Context& context, const Wa
   std::stable_sort(out.begin(), out.end(), [&](const WaitPoint* a, const WaitPoint* b) {
     return context.seq_of(*a) < context.seq_of(*b);
   });
-  out.resize(std::min(out.size(), kMostPoints));
+  out.resize(std::min(out.size(), kMaxPoints));
   return out;
 }
 
@@ -141,7 +141,7 @@ struct Shift {
 };
 
 // By source locations: the calls of `longer` to leave out so that all of `shorter` agrees. Nothing
-// where the two agree anyway, where up to kMostShift calls do not suffice, and where parameters
+// where the two agree anyway, where up to kMaxShift calls do not suffice, and where parameters
 // were recorded, which tell calls apart better (find_deviations).
 std::optional<Shift> shift_between(const Context& context, const Stream& longer,
                                    const Stream& shorter) {
@@ -165,7 +165,7 @@ std::optional<Shift> shift_between(const Context& context, const Stream& longer,
   }
   while (first < end && same(first, first)) ++first;
   if (first == end) return std::nullopt;
-  for (std::size_t count = 1; count <= kMostShift; ++count) {
+  for (std::size_t count = 1; count <= kMaxShift; ++count) {
     std::size_t j = first;
     while (j < shorter.calls.size() && j + count < longer.calls.size() && same(j + count, j)) ++j;
     if (j == shorter.calls.size()) return Shift{first, count};
@@ -254,7 +254,7 @@ std::optional<ProgramDivergence> vote_between(const Context& context, std::uint3
 std::vector<std::uint32_t> deviants_of(const Context& context,
                                        const std::vector<std::size_t>& points,
                                        const ProgramDivergence& divergence) {
-  constexpr std::size_t kMostAsked = 16;  // each costs a vote
+  constexpr std::size_t kMaxAsked = 16;  // each costs a vote
   std::vector<std::uint32_t> candidates =
       ranks_that_diverge_alike(context.run, context.agreement, divergence);
   std::vector<std::uint32_t> in_order{divergence.usual};
@@ -267,7 +267,7 @@ std::vector<std::uint32_t> deviants_of(const Context& context,
       in_order = united(in_order, usual.waiting);
     }
   }
-  if (candidates.size() > kMostAsked) return {divergence.deviant};
+  if (candidates.size() > kMaxAsked) return {divergence.deviant};
   const auto deviates_from = [&](std::uint32_t r, std::uint32_t usual) {
     const auto own = vote_between(context, usual, r);
     return own && own->deviant == r;
@@ -286,7 +286,7 @@ std::vector<std::uint32_t> deviants_of(const Context& context,
 }  // namespace
 
 std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std::size_t>& points) {
-  for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
+  for (std::size_t i = 0; i < std::min(points.size(), kMaxPoints); ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
     if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
     const std::vector<std::uint32_t> lacked = lacked_by(point);
@@ -299,7 +299,7 @@ std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std:
 
 std::optional<ProgramDivergence> most_broke_in_cycle(const Context& context,
                                                      const std::vector<std::size_t>& points) {
-  for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
+  for (std::size_t i = 0; i < std::min(points.size(), kMaxPoints); ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
     if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
     // Also those whose devices have not come to the call: their hosts went past another one.

@@ -52,7 +52,7 @@ std::optional<Cause> explain_program_divergence(const Context& context,
 
 // Some ranks of a group wait in a call that the others never issued: did their calls pair with the
 // wrong ones before, because the ones issued a call too many, or the others left one out? Source
-// locations tell equal calls apart. If leaving out up to kMostShift calls of those who wait makes
+// locations tell equal calls apart. If leaving out up to kMaxShift calls of those who wait makes
 // all calls of the others agree, these are the calls:
 //
 //   wait     a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
@@ -62,7 +62,7 @@ std::optional<Cause> explain_program_divergence(const Context& context,
 // they are one too many (divergence_by_votes). Nothing where parameters were recorded. O(calls) for
 // each of at most 8 wait points, 64 times that where votes are counted.
 std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait);
-inline constexpr std::size_t kMostShift = 8;
+inline constexpr std::size_t kMaxShift = 8;
 
 // The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
 // There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.

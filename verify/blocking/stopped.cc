@@ -115,9 +115,9 @@ std::optional<trace::Nanos> timed_out_after(const trace::Run& run) {
     if (at == kNpos || text.find("milliseconds", at) == kNpos) continue;
     std::int64_t ms = 0;
     const char* const begin = text.data() + at + kRan.size();
-    constexpr std::int64_t kMost = 1'000'000'000'000;
+    constexpr std::int64_t kMax = 1'000'000'000'000;
     const auto parsed = std::from_chars(begin, text.data() + text.size(), ms);
-    if (parsed.ec != std::errc() || ms < 0 || ms > kMost) continue;
+    if (parsed.ec != std::errc() || ms < 0 || ms > kMax) continue;
     out = std::max(out.value_or(0), ms * (kSecond / 1000));
   }
   return out;

@@ -78,9 +78,9 @@ struct Nearest {
 };
 std::optional<Nearest> nearest_program(const Context& context, std::vector<std::uint32_t> waiting,
                                        std::uint32_t other, CallRef call) {
-  constexpr std::size_t kMostAsked = 8;  // each costs a comparison of two programs
+  constexpr std::size_t kMaxAsked = 8;  // each costs a comparison of two programs
   const auto distance = [&](std::uint32_t r) { return r < other ? other - r : r - other; };
-  const std::size_t asked = std::min(waiting.size(), kMostAsked);
+  const std::size_t asked = std::min(waiting.size(), kMaxAsked);
   std::partial_sort(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(asked),
                     waiting.end(),
                     [&](std::uint32_t a, std::uint32_t b) { return distance(a) < distance(b); });
@@ -119,11 +119,11 @@ bool left_out_by_its_past(const Context& context, std::uint32_t rank, const trac
 // judged by its own past.
 bool most_left_it_out(const Context& context, CallRef call,
                       const std::vector<std::uint32_t>& missing) {
-  constexpr std::size_t kMostAsked = 8;  // each costs the search of a past, several times
+  constexpr std::size_t kMaxAsked = 8;  // each costs the search of a past, several times
   if (is_usual(context.run, context.agreement, call) != Usual::yes) return false;
   return std::all_of(
       missing.begin(),
-      missing.begin() + static_cast<std::ptrdiff_t>(std::min(missing.size(), kMostAsked)),
+      missing.begin() + static_cast<std::ptrdiff_t>(std::min(missing.size(), kMaxAsked)),
       [&](std::uint32_t r) {
         return knows_its_past(context, r) && left_out_by_its_past(context, r, context.call(call));
       });
@@ -250,9 +250,9 @@ namespace {
 // Whether ranks that run different programs wait in the call: they come to it independently of each
 // other, so that it belongs to the job, whatever their pasts say.
 bool is_made_independently(const Context& context, const Deviation& missing) {
-  constexpr std::size_t kMostAsked = 8;  // each costs a comparison of two programs
+  constexpr std::size_t kMaxAsked = 8;  // each costs a comparison of two programs
   const std::uint32_t first = missing.reference[0];
-  const std::size_t asked = std::min(missing.reference.size(), kMostAsked);
+  const std::size_t asked = std::min(missing.reference.size(), kMaxAsked);
   return std::any_of(missing.reference.begin(),
                      missing.reference.begin() + static_cast<std::ptrdiff_t>(asked),
                      [&](std::uint32_t r) {

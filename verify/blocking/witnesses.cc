@@ -23,7 +23,7 @@ constexpr std::uint32_t kLate = 64;  // calls by which a host goes on after an o
 //                                         r is left out, although the next round has it
 EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t call,
                        std::uint32_t usual) {
-  constexpr std::size_t kMostCompared = 64;  // calls of each side; a round or more
+  constexpr std::size_t kMaxCallsCompared = 64;  // calls of each side; a round or more
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   const std::uint32_t period = call - usual;
   // Steps since the call before the difference. The same call of a later step is another call.
@@ -32,8 +32,8 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
     return calls[to].step - calls[from].step;
   };
   EditProblem problem;
-  problem.reference = problem.seen = kMostCompared;
-  problem.deviant = std::min(kMostCompared, calls.size() - call);
+  problem.reference = problem.seen = kMaxCallsCompared;
+  problem.deviant = std::min(kMaxCallsCompared, calls.size() - call);
   problem.same = [&](std::size_t i, std::size_t j) {
     const std::size_t then = usual + i % period;
     if (!is_same_of_program(context.agreement, calls[then], calls[call + j])) return false;
@@ -119,8 +119,8 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
   }
   while (first > 0 && newest - first < kLate && !like_newest(first - 1)) --first;
   const auto did_most_too = [&](std::uint32_t c) {
-    constexpr std::size_t kMostAsked = 8;  // each costs a comparison of two programs
-    const std::size_t asked = std::min(ranks.size(), kMostAsked);
+    constexpr std::size_t kMaxAsked = 8;  // each costs a comparison of two programs
+    const std::size_t asked = std::min(ranks.size(), kMaxAsked);
     const auto alike = std::count_if(
         ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(asked), [&](std::uint32_t r) {
           return r != rank && common_start(context.run, context.agreement, rank, r).value_or(0) > c;
@@ -178,8 +178,8 @@ std::uint32_t newest_call(const Context& context, std::uint32_t rank) {
 
 std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks) {
-  constexpr std::size_t kMostRanks = 64;  // bounds the cost; larger cycles are rare
-  if (ranks.size() > kMostRanks) return {};
+  constexpr std::size_t kMaxRanks = 64;  // bounds the cost; larger cycles are rare
+  if (ranks.size() > kMaxRanks) return {};
   std::vector<Break> out;
   for (const std::uint32_t r : ranks) {
     const auto [usual, where] = usual_of_late(context, r, ranks);
@@ -357,8 +357,8 @@ std::vector<std::uint32_t> ranks_unlike_sisters(const Context& context,
   }
   std::sort(concerned.begin(), concerned.end());
   concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
-  constexpr std::size_t kMostConcerned = 64;  // bounds the cost; larger cycles are rare
-  if (concerned.size() > kMostConcerned) return {};
+  constexpr std::size_t kMaxRanksInCycle = 64;  // bounds the cost; larger cycles are rare
+  if (concerned.size() > kMaxRanksInCycle) return {};
   std::vector<std::uint32_t> deviating;
   for (const auto& [rank, group] : concerned) {
     // Messages are compared from the first one on, so the recorder must have kept it.

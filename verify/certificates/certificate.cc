@@ -98,17 +98,16 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
   }
   if (model.spec().copy_ranks > 0) {
     return Error{
-        "the program is safe, but the ranks of one copy of the model stand for those of others, "
-        "which no line of a certificate can say yet",
+        "the program is safe, but certificates do not cover copies of a model (copy_ranks) yet",
         {model.derivation().folder},
-        "the verdict stands without one; a job of at most 64 ranks has one"};
+        "the verdict is valid without one; a job of at most 64 ranks has one"};
   }
   if (decision.varying) {
     return Error{
         "the program is safe, but what ranks that share a batch send each other depends on "
-        "the batch, which no line of a certificate can say yet",
+        "the batch, which certificates do not cover yet",
         {model.derivation().folder},
-        "the verdict stands without one; a program whose ranks share one batch has one"};
+        "the verdict is valid without one; a program whose ranks share one batch has one"};
   }
   if (!decision.one_order) {
     return Error{

@@ -1,3 +1,5 @@
+// From a deviation, the edit that makes a rank's stream agree again, to a finding: rule, message,
+// evidence and fix. Where batches explain it, the rule is modality-divergence.
 #include <algorithm>
 #include <optional>
 #include <set>

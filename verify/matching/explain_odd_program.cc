@@ -1,3 +1,5 @@
+// From an odd program (streams/odd_programs.h) to a finding: which call its ranks left out, added
+// or made otherwise, in words.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "base/text.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/odd_programs.h"
+#include "verify/streams/rank_programs.h"
 
 namespace lockstep::verify {
 
@@ -44,7 +47,7 @@ std::string words_of(const Context& context, const OddProgram& odd, CallRef call
   return fmt::format("{} ({}: {})", message, context.describe_ranks({rank}), side);
 }
 
-// "call 4 of group cp1, step 2": the place of a call like another rank's in a group of this one.
+// "call 4 of group cp1, step 2": where the call of this rank is that corresponds to another rank's.
 std::string location_of(const Context& context, std::uint32_t rank, trace::GroupId group,
                         std::uint64_t seq, CallRef like) {
   if (context.call(like).group == group) return context.describe_location(like, seq);

@@ -1,3 +1,5 @@
+// Collectives of MPI in different forms: blocking and nonblocking, with and without counts per
+// rank. These never match, although operation, size and type agree.
 #include <algorithm>
 #include <map>
 

@@ -1,3 +1,4 @@
+// Messages whose sides do not fit: another size or type, or a side that nobody posted.
 #include <algorithm>
 #include <cstdint>
 #include <map>

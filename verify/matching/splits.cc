@@ -1,3 +1,6 @@
+// All-to-alls whose splits contradict each other. The splits of all members form a matrix: what
+// rank i sends to j must be what j expects from i. Without recorded splits, the totals are
+// compared.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -444,12 +447,13 @@ std::optional<Totals> totals_of(const Context& context, const GroupStreams& grou
   return out;
 }
 
-// The same for any two members of the group; the first one that another one's program explains.
+// As program_divergence_at(), for the first member and the first of the others whose program
+// diverges from it.
 std::optional<Deviation> program_divergence_in(const Context& context, std::size_t g,
                                                std::size_t instance) {
-  constexpr std::size_t kMostMembers = 8;  // asked; a group's members mostly do the same
+  constexpr std::size_t kMaxMembers = 8;  // asked; a group's members mostly do the same
   const std::vector<Stream>& streams = context.groups[g].streams;
-  for (std::size_t s = 1; s < streams.size() && s < kMostMembers; ++s) {
+  for (std::size_t s = 1; s < streams.size() && s < kMaxMembers; ++s) {
     if (auto found = program_divergence_at(context, g, instance, streams[0], streams[s]))
       return found;
   }

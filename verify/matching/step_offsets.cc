@@ -1,3 +1,5 @@
+// Calls that match although they belong to different training steps: a rank left out a whole step,
+// or is ahead by one.
 #include <algorithm>
 #include <map>
 #include <optional>

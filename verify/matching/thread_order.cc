@@ -22,7 +22,7 @@ namespace lockstep::verify {
 namespace {
 
 // More threads than this do not share a group; each is compared with each.
-constexpr std::size_t kMostThreads = 16;
+constexpr std::size_t kMaxThreads = 16;
 
 // A rank's collectives in a group, by the thread that issued them.
 struct Lanes {
@@ -91,7 +91,7 @@ class ThreadOrder {
     }
     if (shared.size() < 2) return std::nullopt;
     const Lanes first = lanes_of(context_.run, *shared[0]);
-    if (first.calls.size() < 2 || first.calls.size() > kMostThreads) return std::nullopt;
+    if (first.calls.size() < 2 || first.calls.size() > kMaxThreads) return std::nullopt;
     std::optional<Found> found;
     RankIndices concerned{first.rank};
     for (std::size_t i = 1; i < shared.size(); ++i) {

@@ -155,7 +155,7 @@ std::vector<std::uint32_t> ranks_that_discarded(const trace::Run& run, const Div
 bool are_averaged(const trace::Run& run, const ValueTable& table) {
   const std::vector<Divergence> found = find_divergences(run, table, Phase::param);
   return !found.empty() && std::all_of(found.begin(), found.end(), [](const Divergence& d) {
-    return d.course == Divergence::Course::recurring;
+    return d.pattern == Divergence::Pattern::recurring;
   });
 }
 
@@ -163,7 +163,7 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
                      Phase phase, bool averaged, std::vector<Link>& links,
                      std::vector<std::string>& undecided) {
   for (const Divergence& d : find_divergences(context.run, table, phase)) {
-    if (d.course == Divergence::Course::one_look && phase == Phase::param) {
+    if (d.pattern == Divergence::Pattern::one_look && phase == Phase::param) {
       undecided.push_back(
           "parameters differ between ranks in the one step that was recorded, "
           "before any synchronisation perhaps");

@@ -1,4 +1,4 @@
-// Compares the ranks' numbers: gradients, optimiser values, parameters and buffers that the traces
+// Compares the ranks' numbers: gradients, optimizer values, parameters and buffers that the traces
 // record (`state` lines).
 //
 // The earliest wrong value is the cause. What differs later is its consequence: first a gradient

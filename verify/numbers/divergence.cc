@@ -18,7 +18,7 @@ namespace lockstep::verify {
 
 namespace {
 
-using Course = Divergence::Course;
+using Pattern = Divergence::Pattern;
 
 // Whether the ranks agree on a row; nothing where fewer than two recorded it.
 std::optional<bool> agree(const trace::Run& run, const ValueRow& row) {
@@ -28,13 +28,13 @@ std::optional<bool> agree(const trace::Run& run, const ValueRow& row) {
   return !classes.differ();
 }
 
-// The course of one value, and where it begins.
+// The pattern of one value, and where it begins.
 struct Onset {
-  Course course{};
+  Pattern pattern{};
   const ValueRow* row = nullptr;  // the first that differs
 };
 
-// The course of one value over the steps; nothing where the ranks always agree. With "=" for steps
+// The pattern of one value over the steps; nothing where the ranks always agree. With "=" for steps
 // in which they agree and "!" for others:
 //
 //   ==!!!  lasting    !!!!  lasting    ==!==  passing    !!===  initial    =!=!=  recurring
@@ -59,11 +59,12 @@ std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
     agreed = *same;
   }
   if (first_differing == nullptr) return std::nullopt;
-  if (reunions > 1) return Onset{Course::recurring, first_apart};
-  if (first_apart != nullptr) return Onset{agreed ? Course::passing : Course::lasting, first_apart};
-  if (agreed) return Onset{Course::initial, first_differing};
-  if (looks == 1 && first_differing->n <= 0) return Onset{Course::one_look, first_differing};
-  return Onset{Course::lasting, first_differing};
+  if (reunions > 1) return Onset{Pattern::recurring, first_apart};
+  if (first_apart != nullptr)
+    return Onset{agreed ? Pattern::passing : Pattern::lasting, first_apart};
+  if (agreed) return Onset{Pattern::initial, first_differing};
+  if (looks == 1 && first_differing->n <= 0) return Onset{Pattern::one_look, first_differing};
+  return Onset{Pattern::lasting, first_differing};
 }
 
 // Counts how many values differ in the last step that has values of this phase.
@@ -97,19 +98,19 @@ std::vector<std::uint32_t> culprits_of(const trace::Run& run,
 
 std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable& table,
                                          Phase phase) {
-  std::array<std::vector<const ValueRow*>, 5> by_course;
+  std::array<std::vector<const ValueRow*>, 5> by_pattern;
   for (const Series& series : table.series()) {
     if (series.phase != phase) continue;
     if (const std::optional<Onset> onset = onset_of(run, series)) {
-      by_course[static_cast<std::size_t>(onset->course)].push_back(onset->row);
+      by_pattern[static_cast<std::size_t>(onset->pattern)].push_back(onset->row);
     }
   }
   std::vector<Divergence> out;
-  for (std::size_t c = 0; c < by_course.size(); ++c) {
-    std::vector<const ValueRow*>& rows = by_course[c];
+  for (std::size_t c = 0; c < by_pattern.size(); ++c) {
+    std::vector<const ValueRow*>& rows = by_pattern[c];
     if (rows.empty()) continue;
     Divergence d;
-    d.course = static_cast<Course>(c);
+    d.pattern = static_cast<Pattern>(c);
     d.phase = phase;
     d.n = (*std::min_element(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
             return a->n < b->n;
@@ -209,7 +210,7 @@ ValueClasses classes_of(const trace::Run& run, const ValueRow& row) {
 
 namespace {
 
-using Course = Divergence::Course;
+using Pattern = Divergence::Pattern;
 using Ranks = std::vector<std::uint32_t>;
 
 std::vector<trace::StringId> names_of(const Divergence& d) {
@@ -289,29 +290,29 @@ std::string plural_of(Phase phase) {
   return words.substr(words.find(' ') + 1);
 }
 
-std::string describe_course(const Divergence& d) {
-  switch (d.course) {
-    case Course::lasting:
+std::string describe_pattern(const Divergence& d) {
+  switch (d.pattern) {
+    case Pattern::lasting:
       return fmt::format(" differ between ranks from step {} on: ", d.n);
-    case Course::passing:
+    case Pattern::passing:
       return fmt::format(" differ between ranks in step {} and agree again later: ", d.n);
-    case Course::initial:
+    case Pattern::initial:
       return fmt::format(" differ between ranks at first (step {}) and agree afterwards: ", d.n);
-    case Course::recurring:
+    case Pattern::recurring:
       return fmt::format(
           " differ and agree again, as averaging every few steps does (first in step {}): ", d.n);
-    case Course::one_look:
+    case Pattern::one_look:
       return fmt::format(" differ between ranks in step {}, the only one that was recorded: ", d.n);
   }
   return {};
 }
 
 // Whether the difference is legitimate: parameters and buffers may differ before or between
-// synchronisations. Synchronised gradients and optimiser values may not.
+// synchronisations. Synchronised gradients and optimizer values may not.
 bool harmless(const Divergence& d) {
   const bool may_differ = d.phase == Phase::param || d.phase == Phase::buffer;
-  return may_differ && (d.course == Course::initial || d.course == Course::recurring ||
-                        d.course == Course::one_look);
+  return may_differ && (d.pattern == Pattern::initial || d.pattern == Pattern::recurring ||
+                        d.pattern == Pattern::one_look);
 }
 
 // Whether they differ before the first update: the optimizer gets its first gradients later.
@@ -405,7 +406,7 @@ Cause explain_divergence(const Context& context, const ValueTable& table, const 
   Cause out = value_cause(context, judgement.rule, d.n, names, judgement.culprits);
   Finding& f = out.finding;
   f.certainty = Certainty::proven;
-  f.message = fmt::format("{}{}{} ({}); {}", plural_of(d.phase), describe_course(d),
+  f.message = fmt::format("{}{}{} ({}); {}", plural_of(d.phase), describe_pattern(d),
                           describe_names(context, names),
                           describe_sides(context.run, *d.rows.front()), describe_spread(d));
   f.why = std::move(judgement.why);

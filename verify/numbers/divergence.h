@@ -29,14 +29,14 @@ struct Divergence {
   // How the difference develops. It is no fault if values differ only before the first
   // synchronisation (DDP then broadcasts rank 0's), or if they agree again repeatedly (parameters
   // that are averaged every few steps).
-  enum class Course : std::uint8_t {
+  enum class Pattern : std::uint8_t {
     lasting,    // they differ at the end
     passing,    // they agree before and after
     initial,    // they differ at first and agree from some step on
     recurring,  // they differ and agree again more than once
     one_look,   // recorded once, before the first step: it is unknown whether they are synchronised
   };
-  Course course{};
+  Pattern pattern{};
   Phase phase{};
   std::int64_t n = 0;                   // the first step in which they differ
   std::vector<const ValueRow*> rows;    // those that begin to differ in step n, in program order
@@ -48,15 +48,15 @@ struct Divergence {
   std::size_t last_compared = 0;
 };
 
-// One divergence for each course that occurs among the values of the phase. Sharded values are left
-// out. O(readings log ranks).
+// One divergence for each pattern that occurs among the values of the phase. Sharded values are
+// left out. O(readings log ranks).
 std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable& table,
                                          Phase phase);
 
 // "rank 1 against ranks 0, 2-4".
 std::string describe_sides(const trace::Run& run, const ValueRow& row);
 
-// Explains values that differ between ranks: gradients, optimiser values, parameters or buffers.
+// Explains values that differ between ranks: gradients, optimizer values, parameters or buffers.
 // For parameters the rule says what is known about the reason: unsynchronised-step where the calls
 // show no synchronisation before the update; rank-local-decision where the synchronised gradients
 // of that step were equal; otherwise param-divergence.

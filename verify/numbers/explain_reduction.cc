@@ -1,3 +1,5 @@
+// From wrong reductions of gradients to findings: what was divided by what, which rank is missing
+// or counted twice, or which tensor was put in.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -61,8 +63,8 @@ std::string describe_fault(const Context& context, const ReductionFault& f) {
   switch (f.kind) {
     case FaultKind::unsynchronised:
       return f.culprits.empty()
-                 ? "were not synchronised: each rank's optimiser got its own"
-                 : fmt::format("were not synchronised on {}: the optimiser got the rank's own",
+                 ? "were not synchronised: each rank's optimizer got its own"
+                 : fmt::format("were not synchronised on {}: the optimizer got the rank's own",
                                who);
     case FaultKind::divisor:
       return divisor_fault(context, f);

@@ -54,7 +54,7 @@ std::map<std::uint32_t, std::uint64_t> last_gradients(const trace::RankTrace& tr
 }  // namespace
 
 bool are_undeclared_replicas(const trace::Run& run) {
-  constexpr std::size_t kFewest = 2;  // one equal gradient may be chance: a bias of one class
+  constexpr std::size_t kMin = 2;  // one equal gradient may be chance: a bias of one class
   if (run.ranks.size() < 2 || run.ranks.size() != static_cast<std::size_t>(run.world_size))
     return false;
   const auto parameters = parameters_of(run.ranks.front());
@@ -80,7 +80,7 @@ bool are_undeclared_replicas(const trace::Run& run) {
   const auto equal = static_cast<std::size_t>(
       std::count_if(gradients.begin(), gradients.end(),
                     [&](const auto& named) { return named.second.equal == run.ranks.size(); }));
-  return equal >= kFewest && equal * 4 >= gradients.size() * 3;
+  return equal >= kMin && equal * 4 >= gradients.size() * 3;
 }
 
 }  // namespace lockstep::verify

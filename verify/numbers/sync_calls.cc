@@ -18,8 +18,8 @@ Average average_of(std::string_view tag) {
   constexpr std::string_view kWord = "average=";
   const std::size_t at = tag.find(kWord);
   if (at == std::string_view::npos) return Average::undeclared;
-  const std::string_view said = tag.substr(at + kWord.size());
-  const std::string_view word = said.substr(0, said.find(' '));
+  const std::string_view value = tag.substr(at + kWord.size());
+  const std::string_view word = value.substr(0, value.find(' '));
   if (word == "world") return Average::world;
   if (word == "contributors") return Average::contributors;
   if (word == "sum") return Average::sum;
@@ -44,16 +44,16 @@ SyncCalls::SyncCalls(const Context& context) {
   const trace::Tables& tables = context.run.tables;
   std::unordered_map<std::uint32_t, const GroupStreams*> groups;
   for (const GroupStreams& group : context.groups) groups[group.group.value] = &group;
-  using Kind = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
-  std::set<Kind> seen;
-  Kind last{};
+  using CallKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  std::set<CallKey> seen;
+  CallKey last{};
   bool unanimous = true;
   for (const trace::RankTrace& trace : context.run.ranks) {
     for (const trace::Call& call : trace.calls) {
       if (call.what.value == 0 || !trace::is_reduction(tables.op(call))) continue;
-      const Kind kind(call.what.value, call.group.value, call.tag.value, call.signature.value);
-      if (kind == last || !seen.insert(kind).second) continue;
-      last = kind;
+      const CallKey key(call.what.value, call.group.value, call.tag.value, call.signature.value);
+      if (key == last || !seen.insert(key).second) continue;
+      last = key;
       const auto group = groups.find(call.group.value);
       if (group == groups.end()) continue;
       const SyncCall described = describe_call(context, *group->second, call);

@@ -58,8 +58,8 @@ bool is_multiple(const trace::Run& run, const trace::StateMark& gradient,
   if (gradient.hash && gradient.hash == of.hash) return true;
   const Sketch& a = gradient.sketch;
   const Sketch& b = of.sketch;
-  constexpr std::size_t kFewest = 4;  // shorter sketches, and tiny tensors, are parallel by chance
-  if (a.size() < kFewest || a.size() != b.size() || elements_of(run, gradient) < 16) return false;
+  constexpr std::size_t kMin = 4;  // shorter sketches, and tiny tensors, are parallel by chance
+  if (a.size() < kMin || a.size() != b.size() || elements_of(run, gradient) < 16) return false;
   const double along = dot(a, b);
   const double length = dot(b, b);
   if (length == 0 || along <= 0) return false;
@@ -140,9 +140,9 @@ Move move_of(const Reading& now, const ValueRow& before, double& size) {
 // The ranks whose part of a sharded parameter stayed although it should have changed.
 std::vector<std::uint32_t> still_in(const trace::Run& run, const ValueRow& before,
                                     const ValueRow& after, const ValueRow& gradient) {
-  constexpr double kFarAbove = 100;    // times the rounding of the values: an update, not noise
-  constexpr double kLess = 0.1;        // a gradient that is smaller may give an update that is lost
-  constexpr std::int64_t kFewest = 4;  // elements of a part; fewer may have no gradient by chance
+  constexpr double kFarAbove = 100;  // times the rounding of the values: an update, not noise
+  constexpr double kLess = 0.1;      // a gradient that is smaller may give an update that is lost
+  constexpr std::int64_t kMin = 4;   // elements of a part; fewer may have no gradient by chance
   std::vector<std::uint32_t> still;
   double least_change = 0;
   double largest_gradient = 0;
@@ -162,7 +162,7 @@ std::vector<std::uint32_t> still_in(const trace::Run& run, const ValueRow& befor
   if (least_change < kFarAbove * roundoff.value_or(kFloat32Roundoff)) return {};
   std::erase_if(still, [&](std::uint32_t rank) {
     return *gradient.of(rank)->norm < kLess * largest_gradient ||
-           elements_of(run, *after.of(rank)) < kFewest;
+           elements_of(run, *after.of(rank)) < kMin;
   });
   return still;
 }
@@ -273,8 +273,8 @@ class Reach {
     const auto found = steps_.find(n);
     if (found == steps_.end() || !found->second.rate || !found->second.stepped) return 0;
     const Step& step = found->second;
-    constexpr double kLeast = 0.1;  // to which programs clip; what is smaller is not clipped
-    return *step.rate * gradient * std::min(1.0, kLeast / std::max(step.clipped_from, kLeast)) /
+    constexpr double kMin = 0.1;  // to which programs clip; what is smaller is not clipped
+    return *step.rate * gradient * std::min(1.0, kMin / std::max(step.clipped_from, kMin)) /
            step.scale;
   }
 
@@ -296,15 +296,15 @@ class Reach {
   std::map<std::int64_t, Step> steps_;
 };
 
-struct Standstill {
+struct ParameterChanges {
   bool moved = false;             // in some step, on some rank
   std::vector<std::int64_t> due;  // steps in which it should have changed
 };
 
-Standstill standstill_of(const trace::Run& run, const ValueTable& table, const Reach& reach,
-                         const Series& series) {
+ParameterChanges changes_of(const trace::Run& run, const ValueTable& table, const Reach& reach,
+                            const Series& series) {
   constexpr double kFarAbove = 100;  // times the rounding of the values: an update, not noise
-  Standstill out;
+  ParameterChanges out;
   for (std::size_t i = 1; i < series.rows.size() && !out.moved; ++i) {
     const ValueRow& before = *series.rows[i - 1];
     const ValueRow& after = *series.rows[i];
@@ -329,15 +329,15 @@ Standstill standstill_of(const trace::Run& run, const ValueTable& table, const R
 }  // namespace
 
 std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable& table) {
-  constexpr std::size_t kFewest = 3;  // an optimizer may update every second step
+  constexpr std::size_t kMin = 3;  // an optimizer may update every second step
   const Reach reach(run, table);
   std::optional<Unchanged> out;
   bool any_moved = false;
   for (const Series& series : table.series()) {
     if (series.phase != Phase::param || series.rows.size() < 2) continue;
-    const Standstill found = standstill_of(run, table, reach, series);
+    const ParameterChanges found = changes_of(run, table, reach, series);
     any_moved = any_moved || found.moved;
-    if (found.moved || found.due.size() < kFewest) continue;
+    if (found.moved || found.due.size() < kMin) continue;
     if (!out) out = Unchanged{{found.due.front(), {}, {}, found.due.size(), false}, true};
     out->fault.names.push_back(series.name);
     out->fault.n = std::min(out->fault.n, found.due.front());

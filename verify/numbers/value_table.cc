@@ -177,7 +177,7 @@ std::string phase_name(Phase phase, std::uint64_t count) {
     case Phase::other_grad:
       return plural(count, "gradient");
     case Phase::optim:
-      return plural(count, "optimiser value");
+      return plural(count, "optimizer value");
     case Phase::param:
       return plural(count, "parameter");
     case Phase::buffer:

@@ -2,7 +2,7 @@
 // each rank's reading.
 //
 // Rows are sorted by step, then by the phase within a step (gradients before and after the
-// synchronisation, optimiser state, parameters, buffers), then by the order in which the program
+// synchronisation, optimizer state, parameters, buffers), then by the order in which the program
 // first mentions the name. So the first wrong row is where the fault occurred.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace lockstep::verify {
 enum class Phase : std::uint8_t {
   leftover,     // a gradient as backward found it
   local_grad,   // a gradient as backward left it
-  synced_grad,  // a gradient as the optimiser gets it
+  synced_grad,  // a gradient as the optimizer gets it
   other_grad,   // a gradient without a recorded phase
   optim,
   param,

@@ -243,7 +243,7 @@ namespace {
 // Counterexamples up to this step show all steps; later ones leave out those in between.
 constexpr std::int64_t kAllStepsUpTo = 32;
 // follow_trace() gives up after this step: each one asks all ranks for their options.
-constexpr std::int64_t kMostFollowed = 4096;
+constexpr std::int64_t kMaxStepsFollowed = 4096;
 
 Situation first_situation(std::uint32_t condition_set) {
   return {Situation::Kind::first, 0, false, condition_set, 0};
@@ -388,7 +388,7 @@ std::optional<Assignment> follow_trace(const ProductModel& model, HistoryId hist
                                        std::int32_t rank) {
   const trace::ProductSpec& spec = model.spec();
   const auto& raise = model.sequences().raise(history, rank);
-  if (!raise || raise->step > kMostFollowed) return std::nullopt;
+  if (!raise || raise->step > kMaxStepsFollowed) return std::nullopt;
   if (spec.only_steps && raise->step >= *spec.only_steps) return std::nullopt;
   Assignment out;
   std::vector<ProductOption> past;

@@ -17,8 +17,8 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::size_t kMostReasons = 8;
-constexpr std::uint64_t kMostCycleSteps = 20'000'000;  // in all situations together
+constexpr std::size_t kMaxReasons = 8;
+constexpr std::uint64_t kMaxCycleSteps = 20'000'000;  // in all situations together
 
 // Whether the worst finding is a cycle of waiting ranks.
 bool waits_in_cycle(const Report& report) {
@@ -85,7 +85,7 @@ class Decider {
  private:
   void add_reason(const std::string& reason) {
     const bool known = std::find(out_.why.begin(), out_.why.end(), reason) != out_.why.end();
-    if (!known && out_.why.size() < kMostReasons) out_.why.push_back(reason);
+    if (!known && out_.why.size() < kMaxReasons) out_.why.push_back(reason);
   }
 
   static bool after(const Situation& a, const Failure& failure) {
@@ -226,7 +226,7 @@ class Decider {
   const ProductModel& model_;
   ProductDecision out_;
   std::optional<Failure> failed_;
-  std::uint64_t cycle_budget_ = kMostCycleSteps;
+  std::uint64_t cycle_budget_ = kMaxCycleSteps;
 };
 
 }  // namespace

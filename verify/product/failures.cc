@@ -171,7 +171,7 @@ bool may_begin(const ProductModel& model, HistoryId history, std::int32_t rank) 
 }  // namespace
 
 RaiseSearch find_raise(const ProductModel& model) {
-  constexpr double kMostWork = double{1U << 28U};  // as much as Situations::check_size() allows
+  constexpr double kMaxWork = double{1U << 28U};  // as much as Situations::check_size() allows
   const double work_a_step = static_cast<double>(model.ranks()) *
                              static_cast<double>(model.spec().allowed.size() + 1) *
                              static_cast<double>(model.situations().condition_sets().size());
@@ -183,7 +183,7 @@ RaiseSearch find_raise(const ProductModel& model) {
       const auto& raise = model.sequences().raise(history, r);
       if (!raise || (out.first && out.first->step <= raise->step)) continue;
       work += static_cast<double>(raise->step + 1) * work_a_step;
-      auto assignment = work > kMostWork ? std::nullopt : follow_trace(model, history, r);
+      auto assignment = work > kMaxWork ? std::nullopt : follow_trace(model, history, r);
       if (assignment) {
         out.first = PossibleRaise{history, r, raise->step, std::move(*assignment)};
       } else if (may_begin(model, history, r)) {

@@ -225,7 +225,7 @@ bool Situations::possible(std::uint32_t condition_set, std::int64_t step) const 
 // Estimates the work: each situation asks each rank for its options, and each option for the first
 // rule of `allowed` that fits. 2^28 such questions take minutes.
 void Situations::check_size() {
-  constexpr double kMost = double{1U << 28U};
+  constexpr double kMax = double{1U << 28U};
   std::size_t named = 2;  // step 0, and all others
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
   const auto sets = static_cast<double>(condition_sets_.size());
@@ -235,7 +235,7 @@ void Situations::check_size() {
   for (const std::vector<std::int32_t>& team : teams_) asked += static_cast<double>(team.size());
   const double work =
       static_cast<double>(named) * asked * (rules * sets * sets + conditions * conditions);
-  if (work <= kMost) return;
+  if (work <= kMax) return;
   problems_.emplace_back(
       "there are too many conditions, ranks, or steps in \"allowed\" to examine all of them");
 }
@@ -258,8 +258,8 @@ void Situations::check_histories() {
 
 void Situations::add_later(std::int64_t step, bool any_other,
                            const std::vector<std::uint32_t>& pasts) {
-  constexpr std::size_t kMostSituations = std::size_t{1} << 16U;
-  if (all_.size() + condition_sets_.size() * pasts.size() > kMostSituations) {
+  constexpr std::size_t kMaxSituations = std::size_t{1} << 16U;
+  if (all_.size() + condition_sets_.size() * pasts.size() > kMaxSituations) {
     if (problems_.empty())
       problems_.emplace_back(
           "there are more than 65,536 kinds of steps: use fewer conditions, phases, or steps in "

@@ -261,8 +261,8 @@ InstanceOrder order_instances(const SequenceTable& sequences, std::span<const Se
 CycleSearch find_cycle(const SequenceTable& sequences, const Evaluation& evaluation,
                        const std::vector<ProductInstance>& held, bool device,
                        std::uint64_t& budget) {
-  constexpr std::uint64_t kMostSteps = 5'000'000;
-  CycleSearcher searcher(sequences, evaluation, held, device, std::min(budget, kMostSteps));
+  constexpr std::uint64_t kMaxSteps = 5'000'000;
+  CycleSearcher searcher(sequences, evaluation, held, device, std::min(budget, kMaxSteps));
   CycleSearch out = searcher.search();
   budget -= std::min(budget, searcher.steps());
   return out;

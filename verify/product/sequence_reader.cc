@@ -35,7 +35,7 @@ void SequenceReader::enter(const trace::Run& run, std::string location) {
 void SequenceReader::add_reason(std::string reason) {
   auto& reasons = out_.inconclusive;
   const bool known = std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
-  if (!known && reasons.size() < kMostReasons) reasons.push_back(std::move(reason));
+  if (!known && reasons.size() < kMaxReasons) reasons.push_back(std::move(reason));
 }
 
 void SequenceReader::add_reason(const trace::RankTrace& trace, const std::string& reason) {

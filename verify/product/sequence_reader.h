@@ -41,7 +41,7 @@ class SequenceReader {
   // Adds a reason to `inconclusive`; the first few are kept.
   void add_reason(std::string reason);
   void add_reason(const trace::RankTrace& trace, const std::string& reason);
-  static constexpr std::size_t kMostReasons = 8;
+  static constexpr std::size_t kMaxReasons = 8;
 
  private:
   struct ListHash {

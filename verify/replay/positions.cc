@@ -265,9 +265,9 @@ void stay_in_newest_calls(const Advance& at, std::vector<Position>& positions) {
     return known->second;
   };
   // Whoever stays holds up others.
-  constexpr int kMostPasses = 16;
+  constexpr int kMaxPasses = 16;
   bool moved = true;
-  for (int pass = 0; pass < kMostPasses && moved; ++pass) {
+  for (int pass = 0; pass < kMaxPasses && moved; ++pass) {
     moved = false;
     held_up.clear();
     for (std::uint32_t r = 0; r < positions.size(); ++r) {

@@ -85,7 +85,7 @@ class Walker {
   };
 
   std::optional<Addition> added_before(std::size_t reference, std::size_t deviant) {
-    constexpr std::size_t kMostPlaces = 16;  // where lines may diverge for another reason: a root's
+    constexpr std::size_t kMaxPlaces = 16;  // where lines may diverge for another reason: a root's
     const std::size_t end = at_.cursors()[reference].next;
     Sequence& ref = at_.sequence(reference);
     Sequence& dev = at_.sequence(deviant);
@@ -99,7 +99,7 @@ class Walker {
       return ref.location(r) == dev.location(d) && at_.match(ref.token(r), dev.token(d));
     };
     std::size_t places = 0;
-    for (std::size_t i = 0; i < end && places < kMostPlaces; ++i) {
+    for (std::size_t i = 0; i < end && places < kMaxPlaces; ++i) {
       if (!is_new(i)) continue;
       ++places;
       Addition out{i, 1};

@@ -64,7 +64,7 @@ struct Exchanges {
 using Cuts = std::map<trace::GroupId, std::set<trace::Rank>>;
 
 Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
-  constexpr std::size_t kMostGroups = 16;
+  constexpr std::size_t kMaxGroups = 16;
   std::map<trace::GroupId, std::size_t> calls;
   std::set<trace::Rank> peers;
   for (const trace::Call& call : trace.calls) {
@@ -86,7 +86,7 @@ Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
   std::stable_sort(groups.begin(), groups.end(), [](const Cutting& a, const Cutting& b) {
     return std::pair(a.size, a.calls) > std::pair(b.size, b.calls);
   });
-  groups.resize(std::min(groups.size(), kMostGroups));
+  groups.resize(std::min(groups.size(), kMaxGroups));
   Cuts out;
   for (const trace::Rank peer : peers) {
     const auto cutting = std::find_if(groups.begin(), groups.end(), [&](const Cutting& one) {

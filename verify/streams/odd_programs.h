@@ -45,14 +45,4 @@ struct OddProgram {
 // and for each of at most 64 places the search of two pasts.
 std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement);
 
-// The group of `rank` that corresponds to one in which `other`, a rank of its kind, made a call:
-// both lists of groups, in the order of their first calls. Nothing where it has none.
-std::optional<trace::GroupId> corresponding_group(const trace::Run& run, std::uint32_t rank,
-                                                  std::uint32_t other, trace::GroupId of_other);
-
-// The peer of `rank` that corresponds to that of the message, which another rank of its kind
-// posted: as far from it in its own group.
-std::optional<trace::Rank> corresponding_peer(const trace::Run& run, std::uint32_t rank,
-                                              std::uint32_t other, const trace::Call& of_other);
-
 }  // namespace lockstep::verify

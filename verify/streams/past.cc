@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint32_t kHistory = 4096;      // calls searched backwards: a step of a large model
 constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
-constexpr std::uint32_t kMostNew = 8;         // calls of a checkpoint between two rounds
-constexpr std::size_t kMostUsual = 8;         // different calls that may come at one position
+constexpr std::uint32_t kMaxNewCalls = 8;     // calls of a checkpoint between two rounds
+constexpr std::size_t kMaxUsualCalls = 8;     // different calls that may come at one position
 constexpr std::uint32_t kLongestRound = 512;  // calls in a round of a loop: of a token, in a model
 
 }  // namespace
@@ -44,7 +44,7 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
     longest = length;
     const bool known =
         std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) { return same(then, u); });
-    if (!known && usual.size() < kMostUsual) usual.push_back(then);
+    if (!known && usual.size() < kMaxUsualCalls) usual.push_back(then);
   };
   for (std::uint32_t back = 1; back < index && back <= kHistory; ++back) {
     if (longest == kCallsCompared) return usual;  // nothing else can match more
@@ -73,9 +73,9 @@ Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t index,
 bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
   const std::int32_t step = calls[index].step;
   if (step == trace::kNone) return false;
-  constexpr std::uint32_t kMostBetween = 64;  // calls without a step, between two with one
+  constexpr std::uint32_t kMaxCallsBetween = 64;  // calls without a step, between two with one
   std::uint32_t before = index;
-  while (before > 0 && index - before < kMostBetween && calls[before - 1].step == trace::kNone)
+  while (before > 0 && index - before < kMaxCallsBetween && calls[before - 1].step == trace::kNone)
     --before;
   return before == 0 || step > calls[before - 1].step;
 }
@@ -351,10 +351,10 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
   // Skips a first checkpoint between two rounds: it belongs to neither, and the calls before it
   // predict what comes next.
   std::uint32_t skipped = 0;
-  while (skipped < kMostNew && skipped < call.call &&
+  while (skipped < kMaxNewCalls && skipped < call.call &&
          is_new(agreement, calls, call.call - 1 - skipped))
     ++skipped;
-  if (skipped == kMostNew || skipped == call.call) skipped = 0;
+  if (skipped == kMaxNewCalls || skipped == call.call) skipped = 0;
   std::optional<PastContext> longest;
   // A call among the skipped ones is of no earlier round.
   for (std::uint32_t back = skipped + 1; back <= call.call && back <= kHistory; ++back) {

@@ -17,7 +17,7 @@ namespace lockstep::verify {
 namespace {
 
 // How many ranks vote on what is usual. A large job has thousands; 64 give a clear majority.
-constexpr std::size_t kMostAskedRanks = 64;
+constexpr std::size_t kMaxRanksAsked = 64;
 
 constexpr std::uint32_t kCallsBefore = 64;  // calls compared before two positions
 
@@ -92,13 +92,13 @@ std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
   return out;
 }
 
-// Calls `ask` with the first kMostAskedRanks other ranks that are in groups of the same sizes as
+// Calls `ask` with the first kMaxRanksAsked other ranks that are in groups of the same sizes as
 // `a` and `b` (rank indices): ranks with the same roles in the mesh.
 template <class Ask>
 void ask_others(const trace::Run& run, std::uint32_t a, std::uint32_t b, const Ask& ask) {
   const std::vector<std::size_t> kind = group_sizes(run, a, {a, b});
   std::size_t asked = 0;
-  for (std::uint32_t r = 0; r < run.ranks.size() && asked < kMostAskedRanks; ++r) {
+  for (std::uint32_t r = 0; r < run.ranks.size() && asked < kMaxRanksAsked; ++r) {
     if (r == a || r == b || group_sizes(run, r, {a, b}) != kind) continue;
     ++asked;
     ask(r);
@@ -198,7 +198,7 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
 std::size_t silent_ranks(const trace::Run& run) {
   const auto all = std::max(static_cast<std::size_t>(run.world_size), run.ranks.size());
   const std::size_t silent = all - run.ranks.size();
-  return all <= kMostAskedRanks ? silent : (silent * kMostAskedRanks + all - 1) / all;
+  return all <= kMaxRanksAsked ? silent : (silent * kMaxRanksAsked + all - 1) / all;
 }
 
 std::optional<ProgramDivergence> by_votes(const trace::Run& run, Agreement& agreement,

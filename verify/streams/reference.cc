@@ -15,10 +15,10 @@ namespace lockstep::verify {
 namespace {
 
 // Sister groups that vote on what is usual. A large mesh has thousands; 64 give a clear majority.
-constexpr std::size_t kMostSisters = 64;
+constexpr std::size_t kMaxSisters = 64;
 // Ranks whose past is searched for a call that a majority left out. Their streams agree up to
 // there, so a few are enough.
-constexpr std::size_t kMostVoters = 64;
+constexpr std::size_t kMaxVoters = 64;
 
 class Choice {
  public:
@@ -177,7 +177,7 @@ class Choice {
   // it is one of the calls by which a framework synchronises all parts of a model. Nothing where
   // the smaller party breaks with its own past: then that party is the odd one.
   //
-  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
+  // O(ranks of the parties), the search of a past for at most kMaxVoters classes, and an edit for
   // each class of the larger party where this decides.
   std::optional<std::size_t> left_out_by_most() {
     if (parties_.size() != 2 || largest_.size() != 1) return std::nullopt;
@@ -253,7 +253,7 @@ class Choice {
   // parts, so that these left it out. What one rank adds (a metric, a barrier) comes from a line of
   // its own, and carries no parameter. ("fusion.0.weight" is the name of one.)
   bool is_unit_of_model(std::size_t few, const Party& most) {
-    constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
+    constexpr std::size_t kMaxCalls = 4096;  // a few steps of a large model
     const Token call = at_.next_token(few);
     if (!has_one_tensor(call)) return false;
     const trace::StringId line = at_.sequence(few).location(at_.cursors()[few].next);
@@ -279,7 +279,7 @@ class Choice {
         return false;
       }
       bool makes_such = false;
-      for (std::size_t i = 0; i < theirs.size() && i < kMostCalls; ++i) {
+      for (std::size_t i = 0; i < theirs.size() && i < kMaxCalls; ++i) {
         const Token t = theirs.token(i);
         if (same_call(at_.agreement(), t, call, /*with_step=*/false)) return false;
         makes_such |= op(t) == op(call) && theirs.location(i) == line &&
@@ -325,7 +325,7 @@ class Choice {
     });
   }
 
-  // Whether the past of `most` predicts the call of `few` and not their own. At most kMostVoters
+  // Whether the past of `most` predicts the call of `few` and not their own. At most kMaxVoters
   // ranks vote; ranks whose programs diverged elsewhere (other stages of a pipeline) do not count.
   bool past_expects(std::size_t few, const Party& most) {
     if (!knows_its_past(at_.rank(few))) return false;
@@ -333,7 +333,7 @@ class Choice {
     std::size_t asked = 0;
     for (const std::size_t cursor : most) {
       for (const std::uint32_t s : at_.ranks_at(cursor).streams) {
-        if (++asked > kMostVoters) return expected;
+        if (++asked > kMaxVoters) return expected;
         const Alignment::StreamPosition other{at_.group().streams[s], at_.cursors()[cursor].next};
         if (!knows_its_past(other.stream.rank_index)) return false;
         CallRef call = at_.next_call(few);
@@ -441,11 +441,11 @@ class Choice {
   // The party that issues what most sister groups issued at this index. Sister groups have as many
   // members as this one, and issued the same calls up to here: the tensor-parallel groups of a
   // mesh. Nothing where there are none, the vote is tied, or groups with missing traces could have
-  // turned it. At most kMostSisters groups vote.
+  // turned it. At most kMaxSisters groups vote.
   std::optional<std::size_t> as_sister_groups(const std::vector<std::size_t>& among) {
     std::vector<std::size_t> votes(parties_.size());
     std::size_t asked = 0, silent = 0;
-    for (std::size_t g = 0; g < at_.groups().size() && asked < kMostSisters; ++g) {
+    for (std::size_t g = 0; g < at_.groups().size() && asked < kMaxSisters; ++g) {
       if (g == at_.group_index() || at_.groups()[g].members.size() != at_.group().members.size())
         continue;
       ++asked;
@@ -525,12 +525,12 @@ class Choice {
   // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
   // The program's first call does not count: most begin with a single broadcast.
   bool is_of_common_form(std::size_t cursor) {
-    constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
+    constexpr std::size_t kMaxCalls = 4096;  // a few steps of a large model
     const Stream& mine = at_.stream(cursor);
     const std::vector<trace::Call>& calls = at_.run().ranks[mine.rank_index].calls;
     const std::uint32_t self = mine.calls[at_.cursors()[cursor].next];
     const trace::Signature& form = at_.run().tables.signatures[calls[self].signature];
-    for (std::size_t c = 1; c < calls.size() && c < kMostCalls; ++c) {
+    for (std::size_t c = 1; c < calls.size() && c < kMaxCalls; ++c) {
       const trace::Signature& other = at_.run().tables.signatures[calls[c].signature];
       if (c != self && other.op == form.op && other.redop == form.redop &&
           other.dtypes == form.dtypes) {

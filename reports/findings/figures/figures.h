@@ -89,7 +89,7 @@ namespace lockstep::reports::html {
 // last call and what it waits for.
 
 // For larger jobs the page shows kinds of ranks only: it grows by 250 bytes per rank.
-inline constexpr std::size_t kMostRanksShown = 4096;
+inline constexpr std::size_t kMaxRanksShown = 4096;
 
 // Markup; empty for no or too many ranks. The cells stand in the groups that the first finding is
 // about, TENSOR_PARALLEL say, else by host. A cell links to its row; the table is folded away. Both

@@ -218,7 +218,7 @@ namespace {
 
 using State = LaneCell::State;
 
-constexpr std::size_t kMostLaneRows = 10;
+constexpr std::size_t kMaxLaneRows = 10;
 constexpr std::size_t kBoxLetters = 18;  // that fit into a box
 constexpr double kLabel = 200;           // width of the lanes' names, at least
 constexpr double kTitleLetter = 9;       // of the title, in capitals
@@ -432,7 +432,7 @@ class LaneFigure {
  public:
   LaneFigure(LaneTable table, const trace::Run& run, const MatchedCalls& matched, std::string id)
       : table_(std::move(table)), run_(run), matched_(matched), id_(std::move(id)) {
-    hidden_ = limit_rows(table_, kMostLaneRows);
+    hidden_ = limit_rows(table_, kMaxLaneRows);
   }
 
   std::string str() {

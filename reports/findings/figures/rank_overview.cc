@@ -1,3 +1,5 @@
+// The overview of the page: a cell for every rank, in rows of process groups or hosts, and a table
+// with a row for every rank behind the cells.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -299,7 +301,7 @@ bool all_are_alike(const verify::Report& report, const trace::Run& run, const Wa
 std::string rank_overview(const verify::Report& report, const trace::Run& run,
                           const WaitPicture& waits) {
   const std::size_t ranks = all_ranks(report, run).size();
-  if (ranks == 0 || ranks > kMostRanksShown || report.verdict == verify::Verdict::clean) return {};
+  if (ranks == 0 || ranks > kMaxRanksShown || report.verdict == verify::Verdict::clean) return {};
   if (all_are_alike(report, run, waits)) return {};
   return Overview(report, run, waits).str();
 }

@@ -1,3 +1,5 @@
+// The calls of a culprit beside those of its peers, aligned as a diff. The alignment is the longest
+// common subsequence of two streams, within a window around the finding.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -15,7 +17,7 @@ namespace {
 constexpr std::size_t kCallsBefore = 8;     // calls before the finding that are compared
 constexpr std::size_t kComparedCalls = 48;  // calls of each side that are compared
 constexpr std::size_t kContext = 3;         // equal calls shown around a difference
-constexpr std::size_t kMostDiffRows = 40;
+constexpr std::size_t kMaxDiffRows = 40;
 
 using Lengths = std::vector<std::vector<std::uint32_t>>;
 
@@ -158,8 +160,8 @@ bool trim(std::vector<DiffRow>& rows) {
   const auto after = std::min<std::ptrdiff_t>(kContext, rows.end() - last);
   const bool whole = last + after == rows.end();
   rows = std::vector<DiffRow>(first - before, last + after);
-  if (rows.size() <= kMostDiffRows) return whole;
-  rows.resize(kMostDiffRows);
+  if (rows.size() <= kMaxDiffRows) return whole;
+  rows.resize(kMaxDiffRows);
   return false;
 }
 

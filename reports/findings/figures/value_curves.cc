@@ -1,3 +1,5 @@
+// Curves of recorded values over the steps: the loss, and norms of gradients and parameters. Ranks
+// with equal curves share a line; steps in which ranks differ are marked.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,7 +22,7 @@
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kMostCurves = 4;
+constexpr std::size_t kMaxCurves = 4;
 
 std::string_view phase_name(verify::Phase phase) {
   switch (phase) {
@@ -79,9 +81,9 @@ void fold_curves(const std::map<trace::Rank, Points>& of_rank, ValueCurves& out)
     return std::tuple(b.ranks.size(), a.ranks.front()) <
            std::tuple(a.ranks.size(), b.ranks.front());
   });
-  if (out.curves.size() <= kMostCurves) return;
-  out.curves_left_out = out.curves.size() - kMostCurves;
-  out.curves.resize(kMostCurves);
+  if (out.curves.size() <= kMaxCurves) return;
+  out.curves_left_out = out.curves.size() - kMaxCurves;
+  out.curves.resize(kMaxCurves);
 }
 
 ValueCurves curves_of(const verify::Series& series, const trace::Run& run) {
@@ -216,8 +218,8 @@ constexpr double kValuesLeft = 58;  // room for the numbers of the axis
 constexpr double kValuesTop = 8;
 constexpr double kValuesPlot = 110;  // height
 constexpr double kStrip = 8;         // height of the agreement strip
-constexpr std::size_t kMostValuePoints = 160;
-constexpr std::size_t kMostCells = 80;
+constexpr std::size_t kMaxValuePoints = 160;
+constexpr std::size_t kMaxCells = 80;
 
 // Three digits.
 std::string number(double value) {
@@ -299,8 +301,8 @@ class ValueChart {
     std::string out;
     for (std::size_t c = 0; c < curves_.curves.size(); ++c) {
       const std::vector<CurvePoint>& points = curves_.curves[c].points;
-      // Every stride-th point: more than kMostValuePoints cannot be told apart in 320 pixels.
-      const std::size_t stride = points.size() / kMostValuePoints + 1;
+      // Every stride-th point: more than kMaxValuePoints cannot be told apart in 320 pixels.
+      const std::size_t stride = points.size() / kMaxValuePoints + 1;
       std::string data;
       for (std::size_t i = 0; i < points.size(); i += stride)
         data += fmt::format("{}{},{}", data.empty() ? "" : " ", px(at(points[i]).x),
@@ -317,7 +319,7 @@ class ValueChart {
 
   // A cell per step, or per several steps if there are many: red if ranks differed in any of them.
   std::string strip(double y) const {
-    const std::size_t cells = std::min(kMostCells, curves_.agreement.size());
+    const std::size_t cells = std::min(kMaxCells, curves_.agreement.size());
     const double width = (kValuesWidth - 4 - left_) / static_cast<double>(cells);
     std::string out;
     for (std::size_t c = 0; c < cells; ++c) {

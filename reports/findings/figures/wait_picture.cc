@@ -169,7 +169,7 @@ class WaitPictureBuilder {
   }
 
   void add_edge(std::size_t from, std::size_t to, WaitEdge::Kind kind) {
-    if (out_.edges.size() < WaitPicture::kMostEdges)
+    if (out_.edges.size() < WaitPicture::kMaxEdges)
       out_.edges.push_back({from, to, kind});
     else
       ++out_.edges_left_out;

@@ -40,8 +40,8 @@ struct WaitEdge {
 struct WaitPicture {
   std::vector<WaitNode> nodes;  // those that wait first, then by first rank
   std::vector<WaitEdge> edges;
-  std::size_t edges_left_out = 0;  // beyond kMostEdges
-  static constexpr std::size_t kMostEdges = 20'000;
+  std::size_t edges_left_out = 0;  // beyond kMaxEdges
+  static constexpr std::size_t kMaxEdges = 20'000;
 };
 
 // `semantics`: as given to verify(). Text is as in the traces: escape it. Costs a replay, and a

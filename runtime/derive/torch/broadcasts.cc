@@ -11,7 +11,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::string_view kFirstLine = "lockstep broadcasts 1\n";
-constexpr std::size_t kMost = std::size_t{1} << 30U;
+constexpr std::size_t kMax = std::size_t{1} << 30U;
 
 // The number that `text` begins with, up to a blank or the line's end, which are taken off.
 std::optional<std::uint64_t> take_number(std::string_view& text) {
@@ -32,7 +32,7 @@ std::optional<std::string> take_bytes(std::string_view& text, std::uint64_t coun
 }  // namespace
 
 Result<Broadcasts> Broadcasts::read(const std::string& file) {
-  const Result<std::string> text = read_file(file, kMost);
+  const Result<std::string> text = read_file(file, kMax);
   if (!text) return text.error();
   const auto damaged = [&] {
     return Error{"this is not a complete file of broadcasts", {file}, "derive rank 0 first"};

@@ -188,16 +188,16 @@ InstantBackend::WorkPtr InstantBackend::receive(const BackendCall& call) {
   return c10::make_intrusive<InstantWork>(getRank(), call.type, call.out.vec());
 }
 
-bool Messages::is_there(const Key& key) const {
+bool Messages::has_arrived(const Key& key) const {
   const auto found = sent_.find(key);
   return found != sent_.end() && !found->second.empty();
 }
 
-void Messages::look() {
+void Messages::end_if_stuck() {
   // All ranks that still run wait, and none of their messages has been sent.
   stuck_ = stuck_ || (awaited_.size() == running_ &&
                       std::none_of(awaited_.begin(), awaited_.end(),
-                                   [this](const Key& key) { return is_there(key); }));
+                                   [this](const Key& key) { return has_arrived(key); }));
   if (stuck_) changed_.notify_all();
 }
 
@@ -213,20 +213,22 @@ void Messages::receive(const Key& key, const at::Tensor& tensor) {
   {
     std::unique_lock lock(mutex_);
     awaited_.push_back(key);
-    look();
-    changed_.wait(lock, [&] { return is_there(key) || stuck_; });
+    end_if_stuck();
+    changed_.wait(lock, [&] { return has_arrived(key) || stuck_; });
     awaited_.erase(std::find(awaited_.begin(), awaited_.end(), key));
-    if (!is_there(key))
+    if (!has_arrived(key))
       throw std::runtime_error(
-          "it waits for a message that nobody sends: the ranks that it exchanges messages with "
+          "it waits for a message that nobody sends: the ranks with which it exchanges messages "
           "wait as well, or have ended");
     message = std::move(sent_[key].front());
     sent_[key].pop_front();
   }
-  if (message.numel() != tensor.numel() || message.scalar_type() != tensor.scalar_type())
+  if (message.scalar_type() != tensor.scalar_type())
+    throw std::runtime_error("a message has another type than its receive");
+  if (message.numel() != tensor.numel())
     throw std::runtime_error("a message of " + std::to_string(message.numel()) +
-                             " elements comes where " + std::to_string(tensor.numel()) +
-                             " are received, or one of another type");
+                             " elements arrives where " + std::to_string(tensor.numel()) +
+                             " are received");
   const at::NoGradGuard no_grad;
   tensor.view({-1}).copy_(message.view({-1}));
 }
@@ -234,7 +236,7 @@ void Messages::receive(const Key& key, const at::Tensor& tensor) {
 void Messages::end() {
   const std::lock_guard lock(mutex_);
   --running_;
-  look();
+  end_if_stuck();
 }
 
 }  // namespace lockstep::runtime

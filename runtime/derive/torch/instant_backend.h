@@ -56,9 +56,9 @@ class Messages {
   void end();
 
  private:
-  bool is_there(const Key& key) const;
+  bool has_arrived(const Key& key) const;
   // With the lock held: sets stuck_ if no awaited message can arrive any more.
-  void look();
+  void end_if_stuck();
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -90,6 +90,8 @@ class InstantBackend : public ForwardingBackend {
   WorkPtr receive(const BackendCall& call);
   // Applies the others' contributions to this rank's.
   void combine(const BackendCall& call) const;
+  // A broadcast of whole numbers: the root keeps them, the others get what it kept. Values of other
+  // types decide nothing about calls, and each rank keeps its own.
   void share(const at::Tensor& tensor, bool is_root);
 
   std::string group_;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "runtime/record/c10d/host_read.h"
+#include "runtime/record/c10d/recorded_group.h"
 
 namespace lockstep::runtime {
 
@@ -26,25 +27,6 @@ class Timed {
   trace::Nanos began_;
 };
 
-const char* state_dtype(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return "float32";
-    case at::kDouble:
-      return "float64";
-    case at::kHalf:
-      return "float16";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kLong:
-      return "int64";
-    case at::kInt:
-      return "int32";
-    default:
-      return c10::toString(tensor.scalar_type());
-  }
-}
-
 }  // namespace
 
 void ValueWatch::begin_step(std::int64_t step, std::size_t micro_batches) {
@@ -61,7 +43,7 @@ void ValueWatch::leftovers(const NamedTensors& parameters) {
     const Timed timed(nanos_);
     Look found =
         look(name, gradient, trace::StateMark::Kind::grad, trace::StateMark::When::local, {});
-    found.unless_zero = true;
+    found.unless_zero = true;  // zero_grad may fill gradients with zeros: no leftover
     take(std::move(found), gradient, 0);
   }
 }
@@ -145,7 +127,7 @@ ValueWatch::Look ValueWatch::look(std::string_view name, const at::Tensor& value
   Look out;
   out.state.n = step_;
   out.state.name = text(name);
-  out.state.dtype = text(state_dtype(value));
+  out.state.dtype = text(dtype_name(value.scalar_type()));
   out.state.shape = value.sizes().vec();
   out.state.kind = kind;
   out.state.when = when;
@@ -159,6 +141,7 @@ void ValueWatch::take(Look look, const at::Tensor& value, std::uint64_t first) {
     write(look, fingerprint_of(value, sketch(), first));
     return;
   }
+  // On a GPU the fingerprint is queued: end_step() collects all of them at once.
   device_->take(value, first);
   asked_.push_back(std::move(look));
 }

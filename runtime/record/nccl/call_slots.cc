@@ -7,7 +7,7 @@ struct CallSlots::State {
   std::uint32_t started = 0, stopped = 0, channels = 0;  // 7 bits each
   bool launched = false, done = false;
 
-  static constexpr std::uint32_t kMostChannels = 127;  // NCCL has 64
+  static constexpr std::uint32_t kMaxChannels = 127;  // NCCL has 64
 
   explicit State(std::uint64_t word)
       : number(word & kNumberMask),
@@ -59,7 +59,7 @@ bool CallSlots::launch(std::uint64_t number, std::uint32_t channels) {
       [&](State& state) {
         if (state.launched) return false;
         state.launched = true;
-        state.channels = channels > State::kMostChannels ? 0 : channels;
+        state.channels = channels > State::kMaxChannels ? 0 : channels;
         return true;
       },
       after);
@@ -71,7 +71,7 @@ void CallSlots::started(std::uint64_t number) {
   const Call call = update(
       number,
       [](State& state) {
-        if (state.done || state.started == State::kMostChannels) return false;
+        if (state.done || state.started == State::kMaxChannels) return false;
         ++state.started;
         return true;
       },

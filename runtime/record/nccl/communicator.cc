@@ -9,7 +9,7 @@ namespace lockstep::runtime {
 namespace {
 
 // Signatures kept at hand; more are looked up in the file's own table.
-constexpr std::size_t kMostKnown = 4096;
+constexpr std::size_t kMaxKnown = 4096;
 
 template <std::size_t N>
 std::string_view name_of(const std::array<std::string_view, N>& names, std::int32_t number) {
@@ -58,7 +58,7 @@ trace::RingWriter::SignatureRef Communicator::signature(const NcclCall& call) {
   const std::lock_guard lock(mutex_);
   if (const auto known = signatures_.find(key); known != signatures_.end()) return known->second;
   const trace::RingWriter::SignatureRef made = make_signature(call);
-  if (signatures_.size() < kMostKnown) signatures_.emplace(key, made);
+  if (signatures_.size() < kMaxKnown) signatures_.emplace(key, made);
   return made;
 }
 

@@ -17,12 +17,11 @@
 #include "trace/formats/ring/writer.h"
 #include "trace/signature.h"
 
+namespace lockstep::runtime {
+
 // A rank's ring file, and the number of its calls on the device now. For the profiler: calls that
 // began and are not complete. For the preloaded library: calls that NCCL was given and that are not
 // complete.
-
-namespace lockstep::runtime {
-
 struct RecordedRank {
   std::unique_ptr<trace::RingWriter> ring;  // null: it could not be made
   std::atomic<std::int64_t> on_device{0};
@@ -85,7 +84,7 @@ class Communicator {
   const std::int32_t group_rank_, size_;
   std::mutex mutex_;
   std::unordered_map<Key, trace::RingWriter::SignatureRef, KeyHash>
-      signatures_;  // at most kMostKnown
+      signatures_;  // at most kMaxKnown
   std::uint32_t next_collective_ = 0, next_p2p_ = 0;
 };
 

@@ -105,7 +105,7 @@ void DeviceCalls::follow(std::span<const Call> calls) {
 bool DeviceCalls::put_event(std::span<const Call> calls) {
   if (!looked_for_) driver_ = find_();
   looked_for_ = true;
-  if (!driver_ || stopped_ || in_flight_ >= kMostFollowed) return false;
+  if (!driver_ || stopped_ || in_flight_ >= kMaxInFlight) return false;
   const cuda::Stream stream = calls.front().stream;
   Followed followed;
   // An event recorded in a stream under capture would become part of the graph.

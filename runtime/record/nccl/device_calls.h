@@ -21,11 +21,12 @@
 #include "runtime/record/nccl/communicator.h"
 #include "runtime/record/nccl/nccl_interface.h"
 
+namespace lockstep::runtime::cuda {
+
 // The CUDA driver's functions that say how far a stream has come, as they are in this process.
 //
 // Lockstep's declarations of what NVIDIA publishes in cuda.h (CUDA 10.1 to 13); the numbers are the
 // interface's. A stream of the runtime is one of the driver's.
-namespace lockstep::runtime::cuda {
 
 using Context = struct CUctx_st*;
 using Event = struct CUevent_st*;
@@ -99,7 +100,7 @@ class DeviceCalls {
     cuda::Context context = nullptr;
     std::vector<Call> calls;  // of one stream
   };
-  static constexpr std::size_t kMostFollowed = 1U << 14U;  // events in flight
+  static constexpr std::size_t kMaxInFlight = 1U << 14U;  // events in flight
 
   bool put_event(std::span<const Call> calls);
   void complete(Followed& followed, bool well);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
 // The largest number that readers accept (trace_builder.h)
-constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMaxRanks = 1 << 20;
 
 std::uint64_t events_of(const char* text) {
   std::uint64_t events = kEvents;
@@ -44,7 +44,7 @@ std::atomic<NcclJobRecord*> recording_job{nullptr};
 NcclJobRecord::NcclJobRecord(std::string library, Environment get)
     : library_(std::move(library)),
       get_(std::move(get)),
-      hung_after_(trace::hang_patience(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
+      hung_after_(trace::hang_timeout(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
       capacity_(events_of(get_("LOCKSTEP_RECORD_EVENTS"))) {}
 
 NcclJobRecord& NcclJobRecord::of_process(const char* library) {
@@ -73,7 +73,7 @@ void NcclJobRecord::start_watcher() {
   try {
     trace::look_at_times(hung_after_, [this](std::int64_t now) { look_for_hangs(now); });
   } catch (const std::system_error& error) {
-    say_once("watcher", std::string("hangs will not be marked: ") + error.what());
+    warn_once("watcher", std::string("hangs will not be marked: ") + error.what());
   }
 }
 
@@ -103,8 +103,8 @@ bool NcclJobRecord::records() {
   return !lanes_.empty() && lanes_.begin()->second.ring != nullptr;
 }
 
-void NcclJobRecord::say_once(const char* kind, const std::string& what) {
-  if (!said_.insert(kind).second) return;
+void NcclJobRecord::warn_once(const char* kind, const std::string& what) {
+  if (!warned_.insert(kind).second) return;
   std::fprintf(stderr, "%s: %s\n", library_.c_str(), what.c_str());
 }
 
@@ -113,17 +113,17 @@ bool NcclJobRecord::begin(const Opening& first) {
   state_ = State::refused;
   const char* const folder = get_("LOCKSTEP_RECORD_DIR");
   if (folder == nullptr || *folder == '\0') {
-    say_once("folder", "nothing is recorded: LOCKSTEP_RECORD_DIR is not set");
+    warn_once("folder", "nothing is recorded: LOCKSTEP_RECORD_DIR is not set");
     return false;
   }
   if (const Status made = make_folder(folder); !made) {
-    say_once("folder", "nothing is recorded: " + made.error().summary());
+    warn_once("folder", "nothing is recorded: " + made.error().summary());
     return false;
   }
   folder_ = folder;
   const auto launched = launched_rank(get_);
   if (!launched) {
-    say_once("rank", launched.error().summary() + "; the first communicator's ranks are taken");
+    warn_once("rank", launched.error().summary() + "; the first communicator's ranks are taken");
   } else if (*launched && (*launched)->world_size >= first.size) {
     launched_ = *launched;
   }
@@ -146,11 +146,11 @@ NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
   options.program = ::program_invocation_short_name;
   options.capacity = capacity_;
   if (const auto writer = trace::ring_file_writer(options.path)) {
-    say_once("taken",
-             "rank " + std::to_string(rank) + " is not recorded: " +
-                 (*writer == ::getpid() ? "this process" : "process " + std::to_string(*writer)) +
-                 " writes " + printable(options.path) +
-                 " at this moment; use one recorder, and a folder for each job");
+    warn_once("taken",
+              "rank " + std::to_string(rank) + " is not recorded: " +
+                  (*writer == ::getpid() ? "this process" : "process " + std::to_string(*writer)) +
+                  " writes " + printable(options.path) +
+                  " at this moment; use one recorder, and a folder for each job");
     return lane;
   }
   auto ring = trace::RingWriter::create(options);
@@ -158,8 +158,8 @@ NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
     lane.ring = std::move(*ring);
     if (hung_after_ > 0) lane.hang.emplace(static_cast<std::int64_t>(hung_after_ * 1e9));
   } else {
-    say_once("ring",
-             "rank " + std::to_string(rank) + " is not recorded: " + ring.error().summary());
+    warn_once("ring",
+              "rank " + std::to_string(rank) + " is not recorded: " + ring.error().summary());
   }
   return lane;
 }
@@ -170,9 +170,10 @@ NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
   // has its parent's rank; without a launcher the first communicator's positions are the ranks;
   // with a launcher the process has one rank; a process with a single rank has only that one.
   if (opening.size > world_size_) {
-    say_once("size", "communicators of more than " + std::to_string(world_size_) +
-                         " ranks are not recorded: the first one had no more, and no launcher says "
-                         "otherwise; set RANK and WORLD_SIZE");
+    warn_once("size",
+              "communicators of more than " + std::to_string(world_size_) +
+                  " ranks are not recorded: the first one had no more, and no launcher says "
+                  "otherwise; set RANK and WORLD_SIZE");
     return nullptr;
   }
   if (const auto parent = lane_of_communicator_.find(opening.parent);
@@ -183,25 +184,25 @@ NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
     const auto twin = communicators_.lower_bound({opening.name, INT32_MIN});
     if (twin == communicators_.end() || twin->first.first != opening.name)
       return &make_lane(launched_->rank);
-    say_once("twin",
-             "only one group rank of each communicator is recorded: this process has several, "
-             "and its launcher gives it one rank; unset RANK and its like");
+    warn_once("twin",
+              "only one group rank of each communicator is recorded: this process has several, "
+              "and its launcher gives it one rank; unset RANK and its like");
     return nullptr;
   }
   if (lanes_.size() == 1) return &lanes_.begin()->second;
-  say_once("lanes",
-           "communicators but the first are not recorded: this process has several ranks, "
-           "and nothing says which of them made the communicator");
+  warn_once("lanes",
+            "communicators but the first are not recorded: this process has several ranks, "
+            "and nothing says which of them made the communicator");
   return nullptr;
 }
 
 Communicator* NcclJobRecord::open(const Opening& opening) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::refused || opening.name.empty()) return nullptr;
-  if (opening.group_rank < 0 || opening.group_rank >= opening.size || opening.size > kMostRanks) {
-    say_once("place", "a communicator is not recorded: it has no group rank " +
-                          std::to_string(opening.group_rank) + " of " +
-                          std::to_string(opening.size));
+  if (opening.group_rank < 0 || opening.group_rank >= opening.size || opening.size > kMaxRanks) {
+    warn_once("place", "a communicator is not recorded: it has no group rank " +
+                           std::to_string(opening.group_rank) + " of " +
+                           std::to_string(opening.size));
     return nullptr;
   }
   if (state_ == State::fresh && !begin(opening)) return nullptr;
@@ -218,7 +219,7 @@ Communicator* NcclJobRecord::open(const Opening& opening) {
   const trace::RingWriter::GroupRef group =
       lane->ring->make_communicator(opening.name, group_rank, size, opening.desc);
   if (group.id == 0) {
-    say_once("table", "further communicators are not recorded: the ring file's table is full");
+    warn_once("table", "further communicators are not recorded: the ring file's table is full");
     return nullptr;
   }
   auto made = std::make_unique<Communicator>(*lane, group, group_rank, size);

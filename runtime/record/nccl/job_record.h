@@ -74,7 +74,7 @@ class NcclJobRecord {
     std::optional<trace::HangWatch> hang;
   };
 
-  void say_once(const char* kind, const std::string& what);
+  void warn_once(const char* kind, const std::string& what);
   bool begin(const Opening& first);
   Lane* lane_of(const Opening& opening);
   Lane& make_lane(std::int32_t rank);
@@ -85,7 +85,7 @@ class NcclJobRecord {
   const Environment get_;
   const double hung_after_;  // seconds; 0: never
   std::mutex mutex_;
-  std::set<std::string> said_;
+  std::set<std::string> warned_;
   bool has_watcher_ = false;  // of hangs: the process's only
   enum class State : std::uint8_t { fresh, recording, refused } state_ = State::fresh;
   std::string folder_;

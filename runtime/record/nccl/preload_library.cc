@@ -410,9 +410,9 @@ namespace {
 bool first_time(const char* name) {
   static std::mutex mutex;
   // Never destroyed: calls may come until the process is gone.
-  static auto* const said = new std::set<std::string>;
+  static auto* const warned = new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  return said->insert(name).second;
+  return warned->insert(name).second;
 }
 
 }  // namespace

@@ -239,10 +239,10 @@ CallLabel UserTags::of(trace::RingWriter& ring, std::uint64_t tag) {
   CallLabel label;
   if (const auto names = names_.find(tag); names != names_.end()) {
     label.what = ring.intern_names(names->second);
-  } else if (known_.size() < kMostKnown) {
+  } else if (known_.size() < kMaxKnown) {
     label.tag = ring.intern(std::to_string(tag));
   }
-  if (known_.size() < kMostKnown) known_.emplace(key, label);
+  if (known_.size() < kMaxKnown) known_.emplace(key, label);
   return label;
 }
 

@@ -28,6 +28,8 @@
 #include "runtime/record/nccl/job_record.h"
 #include "runtime/record/nccl/profiler_interface.h"
 
+namespace lockstep::runtime {
+
 // UserTags: the meaning of the tags that a program gives its calls (NCCL 2.31, 64 bits each), so
 // that parameter names pass through an unmodified NCCL.
 //
@@ -39,9 +41,6 @@
 //
 // Other lines are skipped. A tag that is not in the file is recorded as a number, as the call's
 // tag.
-
-namespace lockstep::runtime {
-
 class UserTags {
  public:
   // `file` null or unreadable: no tag has names; an unreadable file is reported on standard error.
@@ -52,7 +51,7 @@ class UserTags {
   CallLabel of(trace::RingWriter& ring, std::uint64_t tag);
 
  private:
-  static constexpr std::size_t kMostKnown =
+  static constexpr std::size_t kMaxKnown =
       65'536;  // labels; of more tags, names alone are looked up
   std::unordered_map<std::uint64_t, std::vector<std::string>> names_;
   std::mutex mutex_;

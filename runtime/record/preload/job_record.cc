@@ -198,13 +198,13 @@ void JobRecord::look_for_standstill(std::int64_t now) {
 }
 
 void JobRecord::start_hang_watch() {
-  const double patience = trace::hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
-  if (patience <= 0) return;
+  const double timeout = trace::hang_timeout(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
+  if (timeout <= 0) return;
   constexpr double kNanos = 1e9;
-  hang_.emplace(static_cast<std::int64_t>(patience * kNanos));
-  standstill_.emplace(static_cast<std::int64_t>(patience * kNanos));
+  hang_.emplace(static_cast<std::int64_t>(timeout * kNanos));
+  standstill_.emplace(static_cast<std::int64_t>(timeout * kNanos));
   try {
-    trace::look_at_times(patience, [this](std::int64_t now) {
+    trace::look_at_times(timeout, [this](std::int64_t now) {
       look_for_hang(now);
       look_for_standstill(now);
     });
@@ -261,10 +261,10 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
 
 void JobRecord::let_go_of_calls() {
   if (::getpid() != own_pid_) return;  // fork() copied neither the threads nor who unlocks
-  constexpr std::chrono::milliseconds kMost(1000);
+  constexpr std::chrono::milliseconds kMax(1000);
   const std::lock_guard lock(mutex_);
-  if (watch_) watch_->look_now(kMost);
-  wait_for_transport_threads(kMost);
+  if (watch_) watch_->look_now(kMax);
+  wait_for_transport_threads(kMax);
 }
 
 bool JobRecord::is_open() const { return recording_job.load(std::memory_order_acquire) == this; }

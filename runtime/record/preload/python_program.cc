@@ -60,7 +60,7 @@ struct MethodDefinition {
 };
 constexpr int kPositionalArguments = 1;     // METH_VARARGS
 constexpr std::size_t kLongestText = 2000;  // of an exception's message
-constexpr int kMostFrames = 200;            // read; recursive programs have thousands
+constexpr int kMaxFrames = 200;             // read; recursive programs have thousands
 
 template <typename Pointer>
 bool find(Pointer& out, const char* name) {
@@ -206,7 +206,7 @@ PythonProgram::CallSite PythonProgram::call_site() const {
   Origin origin = Origin::torch;
   std::string of_torch;  // the outermost of its frames
   int line_of_torch = 0;
-  for (int i = 0; i < kMostFrames && frame.get() != nullptr; ++i) {
+  for (int i = 0; i < kMaxFrames && frame.get() != nullptr; ++i) {
     const Owned code(api_, api_.code_of(frame.get()));
     std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
     const Origin here = origin_of(file);
@@ -286,21 +286,21 @@ std::optional<std::pair<std::string, long>> frame_of(std::string_view text) {
   return std::pair(std::string(text.substr(kFile.size(), end - kFile.size())), line);
 }
 
-// An exception that torch brought from another process or thread, as of a DataLoader's worker. Its
+// An exception that torch relays from another process or thread, as of a DataLoader's worker. Its
 // message is "Caught OSError in DataLoader worker process 0.\nOriginal Traceback (most …".
-struct BroughtException {
+struct RelayedException {
   std::string what;                                  // "OSError: truncated JPEG"
   std::string where;                                 // "in DataLoader worker process 0"
   std::vector<std::pair<std::string, long>> frames;  // file and line, the outermost first
 };
 
-std::optional<BroughtException> brought(const std::string& message) {
+std::optional<RelayedException> relayed_exception(const std::string& message) {
   constexpr std::string_view kCaught = "Caught ", kOriginal = ".\nOriginal Traceback (most recent";
   const std::size_t end = message.find(kOriginal);
   const std::size_t type_ends = message.find(' ', kCaught.size());
   if (!message.starts_with(kCaught) || end == std::string::npos || type_ends > end)
     return std::nullopt;
-  BroughtException out;
+  RelayedException out;
   out.where = message.substr(type_ends + 1, end - type_ends - 1);
   std::istringstream lines(message.substr(end + kOriginal.size()));
   std::string line;
@@ -336,7 +336,7 @@ std::string PythonProgram::line_of_frames(
 std::string PythonProgram::words_of_exception(void* type, void* value, void* traceback) const {
   std::string what = text(api_, {api_, api_.attribute(type, "__name__")});
   const std::string message = text(api_, {api_, api_.text_of(value)});
-  if (const auto of_worker = brought(message)) {
+  if (const auto of_worker = relayed_exception(message)) {
     what = of_worker->what.substr(0, kLongestText);
     if (const std::string there = line_of_frames(of_worker->frames); !there.empty())
       what += " (" + there + ")";
@@ -362,8 +362,8 @@ void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
     std::string what = program.words_of_exception(type, value, traceback);
     api.keep(value);
     Owned first(api, value);
-    constexpr int kMostCauses = 20;  // a chain may be a ring
-    for (int i = 0; i < kMostCauses; ++i) {
+    constexpr int kMaxCauses = 20;  // a chain may be a ring
+    for (int i = 0; i < kMaxCauses; ++i) {
       Owned cause(api, api.attribute(first.get(), "__cause__"));
       if (cause.get() == nullptr || cause.get() == api.none) break;
       first = std::move(cause);

@@ -29,7 +29,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::chrono::seconds kPatienceWithOthers{10};
+constexpr std::chrono::seconds kTimeoutWithOthers{10};
 // A queue that is not empty after this time is not just a little late: record a wait.
 constexpr std::chrono::milliseconds kShort{20};
 // How long completions may take to be recorded after the device has reached them.
@@ -238,7 +238,7 @@ class Player {
   void release() {
     if (!held_.any()) return;
     groups_.announce("holding");
-    groups_.wait_until_announced("holding", disputing_, kPatienceWithOthers);
+    groups_.wait_until_announced("holding", disputing_, kTimeoutWithOthers);
     held_.release();
   }
 
@@ -263,7 +263,7 @@ class Player {
   trace::End end() {
     wait_for_queue();
     if (trace_.end == trace::End::clean || trace_.end == trace::End::hung) return trace_.end;
-    groups_.wait_until_announced("issued", everybody_, kPatienceWithOthers);
+    groups_.wait_until_announced("issued", everybody_, kTimeoutWithOthers);
     if (trace_.end == trace::End::killed || trace_.end == trace::End::interrupted) raise(SIGKILL);
     LOCKSTEP_CHECK(!trace_.exceptions.empty(), "a program that raised says what");
     throw std::runtime_error(trace_.exceptions.back().what);

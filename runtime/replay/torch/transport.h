@@ -24,6 +24,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+namespace lockstep::runtime {
+
 // HeldCalls: calls that are in the trace but have not been given to Gloo yet.
 //
 // Gloo may abort the process as soon as two ranks' calls do not fit. A rank that is ahead would
@@ -33,9 +35,6 @@
 // over it.
 //
 // For the thread that plays the rank. Whether a held call is complete may be asked from any thread.
-
-namespace lockstep::runtime {
-
 class HeldCalls {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;

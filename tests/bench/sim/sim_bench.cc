@@ -83,7 +83,7 @@ void run_programs(benchmark::State& state, bool different, bool folded) {
     return CallCost{*closed_form(ring, kLinks)};
   };
   for (auto _ : state) {
-    const Folding folding = folded ? fold(job) : keep_apart(job);
+    const Folding folding = folded ? fold(job) : unfolded(job);
     const ExecutionResult result = execute(job, folding, cost);
     if (result.stuck) {
       state.SkipWithError("stuck");
@@ -128,7 +128,7 @@ void programs_on_a_network(benchmark::State& state, bool folded) {
   const Result<Prices> prices = prices_on(machine, job, layouts);
   const Result<JobNetwork> network = JobNetwork::of(machine, job, layouts);
   for (auto _ : state) {
-    const Folding folding = folded ? network->fold(job) : keep_apart(job);
+    const Folding folding = folded ? network->fold(job) : unfolded(job);
     const SharedLinks links = network->links(job, folding);
     const ExecutionResult result =
         execute(job, folding, prices->cost_in(job), {{}, false, nullptr, &links});

@@ -1,4 +1,4 @@
-// What a fingerprint costs per element, in each way that this processor can go, beside the loop
+// What a fingerprint costs per element, by each method that this processor has, beside the loop
 // that one would write first. Both in turns, so that what else the machine does slows both:
 // "faster" is the ratio of the least times.
 #include <algorithm>
@@ -82,15 +82,16 @@ double seconds(Body body) {
 
 template <class T>
 void fingerprint(benchmark::State& state) {
-  const auto ways = trace::fingerprint_ways();
+  const auto methods = trace::fingerprint_methods();
   const auto which = static_cast<std::size_t>(state.range(0));
-  if (which >= ways.size()) return state.SkipWithError("this processor cannot go that way");
+  if (which >= methods.size())
+    return state.SkipWithError("this processor does not have this method");
   const std::vector<T> values = normal_values<T>(static_cast<std::size_t>(state.range(1)));
   double least = std::numeric_limits<double>::infinity();
   double least_first = least;
   for (auto _ : state) {
     const double taken = seconds([&] {
-      trace::Fingerprinter f(trace::kSketchValues, ways[which]);
+      trace::Fingerprinter f(trace::kSketchValues, methods[which]);
       f.add(std::span<const T>(values), 0);
       benchmark::DoNotOptimize(f.finish());
     });
@@ -102,7 +103,7 @@ void fingerprint(benchmark::State& state) {
                            }));
     state.SetIterationTime(taken);
   }
-  state.SetLabel(ways[which].name);
+  state.SetLabel(methods[which].name);
   state.SetItemsProcessed(state.iterations() * state.range(1));
   const auto elements = static_cast<double>(values.size());
   state.counters["ns_per_element"] = least * 1e9 / elements;

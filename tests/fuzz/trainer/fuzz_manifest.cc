@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t kMostLoaded = 64;  // items; a picture may take a while
+constexpr std::int64_t kMaxItemsLoaded = 64;  // items; a picture may take a while
 
 void look_at(const runtime::Manifest& data, std::int64_t index) {
   const runtime::ManifestItem& item = data.item(index);
@@ -68,7 +68,7 @@ void fuzz_manifest(const std::string& source) {
   LOCKSTEP_CHECK(data->size() > 0, "a data set has items");
   for (std::int64_t index = 0; index < data->size(); ++index) look_at(*data, index);
   (void)data->misalignment();
-  for (std::int64_t index = 0; index < std::min(data->size(), kMostLoaded); ++index) {
+  for (std::int64_t index = 0; index < std::min(data->size(), kMaxItemsLoaded); ++index) {
     load(*data, index);
   }
 }

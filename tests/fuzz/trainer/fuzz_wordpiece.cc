@@ -24,7 +24,7 @@ void check_ids(const runtime::Vocabulary& vocabulary, const std::vector<runtime:
       "[CLS] first, [SEP] last");
   for (const runtime::TokenId id : ids) {
     LOCKSTEP_CHECK(id >= 0 && static_cast<std::size_t>(id) < vocabulary.size(),
-                   "ids are places in the vocabulary");
+                   "ids are indices in the vocabulary");
   }
 }
 
@@ -42,9 +42,9 @@ void fuzz_wordpiece(std::string_view bytes) {
     return;
   }
   const runtime::WordPiece tokenizer(std::move(*vocabulary));
-  const auto all = tokenizer.encode(text, runtime::kMostMaxLength);
+  const auto all = tokenizer.encode(text, runtime::kLargestMaxLength);
   const auto few = tokenizer.encode(text, kShort);
-  check_ids(tokenizer.vocabulary(), all, runtime::kMostMaxLength);
+  check_ids(tokenizer.vocabulary(), all, runtime::kLargestMaxLength);
   check_ids(tokenizer.vocabulary(), few, kShort);
   LOCKSTEP_CHECK(std::equal(few.begin(), few.end() - 1, all.begin()), "cutting cuts only");
 }

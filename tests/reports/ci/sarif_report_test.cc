@@ -63,7 +63,7 @@ TEST(SarifReport, AResultPointsToItsRuleAndTheCulpritsLocation) {
 TEST(SarifReport, HasAThreadFlowForEachRankThatRecordedLocations) {
   const json flows =
       run_of(report_of({full_finding()}))["results"][0]["codeFlows"][0]["threadFlows"];
-  ASSERT_EQ(flows.size(), 2U) << "rank 1 recorded no place";
+  ASSERT_EQ(flows.size(), 2U) << "rank 1 recorded no location";
   EXPECT_EQ(flows[0]["id"], "rank 0");
   EXPECT_EQ(flows[0]["locations"].size(), 2U);
   EXPECT_EQ(flows[0]["locations"][1]["location"]["physicalLocation"]["region"]["startLine"], 121);

@@ -82,7 +82,7 @@ TEST(WatchScreen, FitsEveryWidthAndHeight) {
   }
   state.findings = {hang(), hang(), hang(), hang()};
   state.folder = std::string(200, 'd');
-  for (std::size_t width = kLeastWidth; width < 200; width += 7) {
+  for (std::size_t width = kMinWidth; width < 200; width += 7) {
     EXPECT_LE(widest_line(watch_screen(state, {.width = width}, {})), width);
     for (std::size_t height = 4; height < 60; height += 3) {
       const std::string screen = watch_screen(state, {width, height}, {});
@@ -160,7 +160,7 @@ TEST(WatchScreen, InteractiveScreensFillTheHeightAndEndWithTheKeys) {
     for (std::size_t height = 4; height < 40; height += 5) {
       WatchView view = by_rank();
       view.help = help;
-      for (std::size_t width = kLeastWidth; width <= 200; width += 30) {
+      for (std::size_t width = kMinWidth; width <= 200; width += 30) {
         const std::string screen = watch_screen(one_late(30), {width, height}, {}, view);
         EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), static_cast<long>(height));
         if (width >= 80) {

@@ -56,7 +56,7 @@ TEST(DistributedSampler, FewerItemsThanRanksRepeatAsOftenAsNeeded) {
 
 TEST(DistributedSampler, RefusesWhatCannotBeSampled) {
   EXPECT_FALSE(DistributedSampler::make({.items = 0}));
-  EXPECT_FALSE(DistributedSampler::make({.items = kMostSampled + 1}));
+  EXPECT_FALSE(DistributedSampler::make({.items = kMaxSampled + 1}));
   EXPECT_FALSE(DistributedSampler::make({.items = 4, .world_size = 0}));
   EXPECT_FALSE(DistributedSampler::make({.items = 4, .epoch = -1}));
 }

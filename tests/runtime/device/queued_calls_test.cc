@@ -17,7 +17,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-constexpr std::chrono::seconds kPatience(20);
+constexpr std::chrono::seconds kTimeout(20);
 
 c10d::AllreduceOptions synchronous() {
   c10d::AllreduceOptions options;
@@ -57,7 +57,7 @@ std::vector<ExitStatus> run_two(
       groups.announce("ahead");
       return afterwards() ? 0 : 2;
     }
-    if (!groups.wait_until_announced("ahead", {0}, kPatience)) return 3;
+    if (!groups.wait_until_announced("ahead", {0}, kTimeout)) return 3;
     return other(*world) ? 0 : 4;
   };
   return run_ranks(2, folder, body, QueuedCalls::per_group);
@@ -111,7 +111,7 @@ TEST(QueuedCalls, ABarrierBlocksTheHost) {
         barrier(*world);
         // Only the watch may still have to see it.
         groups.announce("behind");
-        if (!groups.wait_until_announced("behind", {0, 1}, kPatience)) return 1;
+        if (!groups.wait_until_announced("behind", {0, 1}, kTimeout)) return 1;
         world->barrier()->wait();
         while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         return 0;
@@ -164,8 +164,8 @@ std::vector<ExitStatus> run_crossed(const TempDir& folder, QueuedCalls queued) {
         first->allreduce(one);
         if (queued == QueuedCalls::per_group) {
           if (groups.who().rank == 1)
-            return groups.wait_until_announced("b", {0}, kPatience) && second->allreduce(two) ? 0
-                                                                                              : 1;
+            return groups.wait_until_announced("b", {0}, kTimeout) && second->allreduce(two) ? 0
+                                                                                             : 1;
           second->allreduce(two);
           // What the device tells is recorded a little later.
           while (!recorded(folder.path(), 0).trace.calls[1].has(trace::kCompleted))
@@ -175,7 +175,7 @@ std::vector<ExitStatus> run_crossed(const TempDir& folder, QueuedCalls queued) {
         }
         second->allreduce(two);
         groups.announce("called");
-        if (!groups.wait_until_announced("called", {0, 1}, kPatience)) return 1;
+        if (!groups.wait_until_announced("called", {0, 1}, kTimeout)) return 1;
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         return recorder.outstanding() ? 42 : 2;  // and ends without waiting for them
       },

@@ -13,7 +13,7 @@ using OpKind = PipelineOp::Kind;
 using Schedule = Scenario::Strategy::Schedule;
 using Ops = std::vector<PipelineOp>;
 
-constexpr int kMost = 40;
+constexpr int kMax = 40;
 constexpr std::array kSchedules = {Schedule::gpipe, Schedule::one_f_one_b};
 constexpr std::array kCounts = {2, 4};
 
@@ -66,7 +66,7 @@ TEST(PipelineSchedule, EveryMicroBatchOnceInOrder) {
   for (const Schedule schedule : kSchedules) {
     for (const int stages : kCounts) {
       for (const PipelineStage& stage : pipeline_stages(stages)) {
-        for (int count = 1; count <= kMost; ++count) {
+        for (int count = 1; count <= kMax; ++count) {
           std::vector<int> all;
           for (int m = 0; m < count; ++m) all.push_back(m);
           const Ops ops = pipeline_schedule(stage, count, schedule);
@@ -99,7 +99,7 @@ int kept(const Ops& ops) {
 }
 
 TEST(PipelineSchedule, OneForwardOneBackwardKeepsNoMoreThanTheStagesFromHereOn) {
-  for (int count = 1; count <= kMost; ++count) {
+  for (int count = 1; count <= kMax; ++count) {
     for (const int stages : kCounts) {
       for (const PipelineStage& stage : pipeline_stages(stages)) {
         EXPECT_EQ(kept(pipeline_schedule(stage, count, Schedule::one_f_one_b)),
@@ -203,7 +203,7 @@ bool finishes(int stages, int count, Schedule schedule, bool crossed) {
 TEST(PipelineSchedule, NeverGetsStuck) {
   for (const Schedule schedule : kSchedules) {
     for (const int stages : kCounts) {
-      for (int count = 1; count <= kMost; ++count) {
+      for (int count = 1; count <= kMax; ++count) {
         EXPECT_TRUE(finishes(stages, count, schedule, false));
       }
     }
@@ -213,7 +213,7 @@ TEST(PipelineSchedule, NeverGetsStuck) {
 TEST(PipelineSchedule, CrossedGetsStuckFromThreeMicroBatchesOn) {
   for (const Schedule schedule : kSchedules) {
     for (const int stages : kCounts) {
-      for (int count = 3; count <= kMost; ++count) {
+      for (int count = 3; count <= kMax; ++count) {
         EXPECT_FALSE(finishes(stages, count, schedule, true));
       }
     }
@@ -223,7 +223,7 @@ TEST(PipelineSchedule, CrossedGetsStuckFromThreeMicroBatchesOn) {
 // No wait for a send is needed for progress: it only says that a buffer may go.
 TEST(PipelineSchedule, ASendIsSettledOnlyOnceTheOtherStageHasTakenIt) {
   for (const Schedule schedule : kSchedules) {
-    for (int count = 1; count <= kMost; ++count) {
+    for (int count = 1; count <= kMax; ++count) {
       const Ops ops = pipeline_schedule(image(), count, schedule);
       for (int m = 0; m < count; ++m) {
         const auto at = [&](OpKind kind) {

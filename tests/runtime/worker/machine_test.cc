@@ -68,7 +68,7 @@ void apart(void (*body)()) { std::thread(body).join(); }
 
 TEST(ProcessorPolicy, HoldsForThreadsThatAreStartedLater) {
   apart([] {
-    keep_the_processor_when_waking();
+    use_batch_scheduling();
     EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
     EXPECT_EQ(policy_of_a_new_thread(), SCHED_BATCH);
   });
@@ -79,7 +79,7 @@ TEST(ProcessorPolicy, LeavesWhatSomebodyChose) {
   apart([] {
     const sched_param idle{};
     ASSERT_EQ(sched_setscheduler(0, SCHED_IDLE, &idle), 0);
-    keep_the_processor_when_waking();
+    use_batch_scheduling();
     EXPECT_EQ(sched_getscheduler(0), SCHED_IDLE);
   });
 }

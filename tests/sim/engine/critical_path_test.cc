@@ -84,7 +84,7 @@ struct Job {
     return execute(job, folding, cost, {Picos{launch}, /*record_issues=*/true});
   }
   std::vector<PathPart> path(std::int64_t launch = 0) const {
-    const Folding folding = keep_apart(job);
+    const Folding folding = unfolded(job);
     return critical_path(job, folding, executed(folding, launch), Picos{launch});
   }
 };
@@ -198,7 +198,7 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
     }
     const std::int64_t launch = draw(3);
     const Job job(std::move(programs), costs);
-    for (const Folding& folding : {fold(job.job), keep_apart(job.job)}) {
+    for (const Folding& folding : {fold(job.job), unfolded(job.job)}) {
       const ExecutionResult result = job.executed(folding, launch);
       ASSERT_FALSE(result.stuck);
       expect_no_gaps(critical_path(job.job, folding, result, Picos{launch}), result.end);
@@ -212,7 +212,7 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
       shared.node_of.push_back(static_cast<std::uint32_t>(r / 2));
     const ExecutionResult result = execute_on_cores(job.job, Job::cost, shared);
     ASSERT_FALSE(result.stuck);
-    expect_no_gaps(critical_path(job.job, keep_apart(job.job), result), result.end);
+    expect_no_gaps(critical_path(job.job, unfolded(job.job), result), result.end);
   }
 }
 

@@ -28,14 +28,14 @@ TEST(Executor, AHundredStepsOfComputeAndRingGiveThePublishedInteger) {
   const CostOfCall cost = [&](std::uint32_t, const ProgramCall& c) {
     return CallCost{*closed_form({trace::Op::all_reduce, Algorithm::ring, 64, c.bytes}, links)};
   };
-  for (const Folding& folding : {fold(job), keep_apart(job)}) {
+  for (const Folding& folding : {fold(job), unfolded(job)}) {
     const ExecutionResult result = execute(job, folding, cost);
     EXPECT_FALSE(result.stuck);
     EXPECT_EQ(result.end.value, 77'360'288'000);
     EXPECT_EQ(result.classes[0].compute.value, 100 * 50'000'000LL);
   }
   EXPECT_EQ(fold(job).representatives.size(), 1U);
-  EXPECT_EQ(keep_apart(job).representatives.size(), 64U);
+  EXPECT_EQ(unfolded(job).representatives.size(), 64U);
 }
 
 TEST(Executor, AsynchronousCallsOverlapWithComputeUntilTheWait) {
@@ -174,7 +174,7 @@ TEST(Fold, GroupsOfEquivalentRanksAreOneClass) {
   folding = fold(job);
   EXPECT_EQ(folding.representatives.size(), 4U);
   const ExecutionResult folded = execute(job, folding, constant(3));
-  const ExecutionResult apart = execute(job, keep_apart(job), constant(3));
+  const ExecutionResult apart = execute(job, unfolded(job), constant(3));
   for (std::size_t r = 0; r < 16; ++r)
     EXPECT_EQ(folded.classes[folding.class_of[r]].end, apart.classes[r].end) << r;
 }
@@ -188,7 +188,7 @@ TEST(Fold, GivesEveryRankTheTimesItHasWhenAllAreSimulated) {
     const ProgramJob job = drawn_job(random);
     const Folding folding = fold(job);
     const ExecutionResult folded = execute(job, folding, constant(4));
-    const ExecutionResult apart = execute(job, keep_apart(job), constant(4));
+    const ExecutionResult apart = execute(job, unfolded(job), constant(4));
     EXPECT_EQ(folded.stuck, apart.stuck);
     EXPECT_EQ(folded.end, apart.end);
     for (std::size_t r = 0; r < 16; ++r) {

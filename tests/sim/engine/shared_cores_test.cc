@@ -154,7 +154,7 @@ TEST(SharedCores, WithACoreForEverythingTheTimesAreThoseOfTheLongestPath) {
   for (int round = 0; round < 300; ++round) {
     const ProgramJob job = drawn_job(random);
     const ExecutionResult path =
-        execute(job, keep_apart(job), constant(4), {Picos{}, /*record_issues=*/true});
+        execute(job, unfolded(job), constant(4), {Picos{}, /*record_issues=*/true});
     const ExecutionResult result = execute_on_cores(job, constant(4), cores(64, 16));
     EXPECT_EQ(result.stuck, path.stuck);
     EXPECT_EQ(result.end, path.end);
@@ -176,7 +176,7 @@ TEST(SharedCores, FewerCoresAreAsSlowAsTheirWorkAndHangNobody) {
   Draw random;
   for (int round = 0; round < 100; ++round) {
     const ProgramJob job = drawn_job(random);
-    const ExecutionResult path = execute(job, keep_apart(job), constant(4));
+    const ExecutionResult path = execute(job, unfolded(job), constant(4));
     Picos work;
     for (const RankOutcome& rank : path.classes) work += rank.compute;
     for (const std::int64_t count : {1, 2, 3, 16}) {

@@ -55,7 +55,7 @@ Forecast forecast_of(const std::vector<trace::RankCosts>& costs, const Machine& 
   const CostOfCall cost = prices.cost_in(program.job);
   if (machine.cores) {
     const SharedCores shared = shared_cores(machine, program.job.ranks.size());
-    return forecast(*run, program, keep_apart(program.job),
+    return forecast(*run, program, unfolded(program.job),
                     execute_on_cores(program.job, cost, shared), layouts);
   }
   const Folding folding = fold(program.job);

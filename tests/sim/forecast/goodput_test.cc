@@ -9,8 +9,8 @@
 namespace lockstep::sim {
 namespace {
 
-// The share of the time that is work in a job that is played failure by failure.
-double played(const FailureModel& model, double interval, int intervals) {
+// The share of the time that is work in a job that is simulated failure by failure.
+double simulated_goodput(const FailureModel& model, double interval, int intervals) {
   std::mt19937_64 random(7);
   std::exponential_distribution<double> failure(1 / model.mtbf);
   double wall = 0;
@@ -29,14 +29,14 @@ double played(const FailureModel& model, double interval, int intervals) {
   return interval * intervals / wall;
 }
 
-TEST(Goodput, IsWhatFailuresPlayedOneByOneLeave) {
+TEST(Goodput, IsWhatFailuresSimulatedOneByOneLeave) {
   for (const FailureModel& model :
        {FailureModel{10'000, 30, 300}, FailureModel{3'600, 60, 600}, FailureModel{900, 10, 120}})
     for (const double interval : {200.0, 800.0, 2400.0}) {
       // The model restarts before every interval that failed; so does the play. 20,000 intervals
       // leave a standard error below half a percent.
       const double expected = goodput(model, interval);
-      EXPECT_NEAR(played(model, interval, 20'000) / expected, 1, 0.05)
+      EXPECT_NEAR(simulated_goodput(model, interval, 20'000) / expected, 1, 0.05)
           << model.mtbf << " " << interval;
     }
 }

@@ -58,7 +58,7 @@ TEST(FitWork, WhatCostsNothingIsNotMadeNegative) {
 
 TEST(FitWork, TooLittleIsRefused) {
   std::vector<trace::WorkCost> work = made_with(kRates);
-  work.resize(kLeastMeasured - 1);
+  work.resize(kMinMeasured - 1);
   EXPECT_FALSE(fit_work(work));
   EXPECT_FALSE(fit_work(std::vector<trace::WorkCost>(100)));  // nothing was timed
 }

@@ -186,9 +186,9 @@ TEST(ForecastPage, EscapesNames) {
 
 TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
   TimedScenario job = small_forecast();
-  trace::Run played = as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
-                                   job.simulated.result);
-  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(played));
+  trace::Run simulated = as_simulated(std::move(job.run), job.simulated.program,
+                                      job.simulated.folding, job.simulated.result);
+  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(simulated));
   EXPECT_THAT(timeline["otherData"]["time"].get<std::string>(), HasSubstr("simulated"));
   std::size_t work = 0, calls = 0, arrows = 0;
   for (const OrderedJson& event : timeline["traceEvents"]) {
@@ -225,9 +225,9 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
   EXPECT_EQ(most, 7'000'000);
   EXPECT_EQ(counters[0].points.back().values[0], 3'000'000);
 
-  trace::Run played = as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
-                                   job.simulated.result);
-  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(played, counters));
+  trace::Run simulated = as_simulated(std::move(job.run), job.simulated.program,
+                                      job.simulated.folding, job.simulated.result);
+  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(simulated, counters));
   std::size_t values = 0;
   for (const OrderedJson& event : timeline["traceEvents"]) {
     if (event["ph"] != "C") continue;

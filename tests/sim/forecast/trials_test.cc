@@ -174,7 +174,7 @@ TEST(Trials, CanBeStoppedAndAreBounded) {
   EXPECT_FALSE(
       run_trials(job.run, job.program, job.machine, forecast_with({}), [] { return true; }));
   EXPECT_FALSE(
-      run_trials(job.run, job.program, job.machine, forecast_with({}, kMostTrialSteps), kNever));
+      run_trials(job.run, job.program, job.machine, forecast_with({}, kMaxTrialSteps), kNever));
 }
 
 TEST(Trials, QuantilesLieBetweenTheNearestValues) {
@@ -205,7 +205,7 @@ TEST(Histogram, EqualDurationsAreOnePart) {
 TEST(Histogram, HasABoundedNumberOfParts) {
   std::vector<Picos> durations;
   for (int i = 0; i < 100'000; ++i) durations.push_back(Picos{i});
-  EXPECT_EQ(histogram(durations).counts.size(), Histogram::kMostParts);
+  EXPECT_EQ(histogram(durations).counts.size(), Histogram::kMaxParts);
 }
 
 }  // namespace

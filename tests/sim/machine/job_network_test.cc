@@ -87,13 +87,14 @@ TEST(JobNetwork, ACallIsSlowedOnlyWhileTheOtherIsUnderWay) {
   job.programs.push_back({{compute(500'000'000), issue(0, 0, true)}, 1, 1});
   job.ranks[1].program = job.ranks[3].program = 2;
   const std::vector<GroupLayout> layouts = layouts_of(job, machine);
-  const Played played = play(job, machine, layouts, *prices_on(machine, job, layouts));
+  const ExecutedJob executed =
+      execute_job(job, machine, layouts, *prices_on(machine, job, layouts));
   const auto end = [&](std::size_t rank) {
-    return played.result.classes[played.folding.class_of[rank]].end.value;
+    return executed.result.classes[executed.folding.class_of[rank]].end.value;
   };
   EXPECT_EQ(end(0), 1'500'000'000);
   EXPECT_EQ(end(1), 2'000'000'000);
-  EXPECT_EQ(played.result.slowed_calls, 2);
+  EXPECT_EQ(executed.result.slowed_calls, 2);
 }
 
 // A rank whose port carries a ring of its data-parallel group and one of another group at once.
@@ -167,7 +168,7 @@ TEST(JobNetwork, EqualRanksAreFoldedAndTheResultIsTheSame) {
         return execute(job, folding, prices->cost_in(job), {{}, true, nullptr, &links});
       };
       const Folding fold = on->fold(job);
-      const ExecutionResult one = run(fold), all = run(keep_apart(job));
+      const ExecutionResult one = run(fold), all = run(unfolded(job));
       EXPECT_EQ(one.stuck, all.stuck);
       for (std::size_t r = 0; r < job.ranks.size(); ++r) {
         const RankOutcome& a = one.classes[fold.class_of[r]];

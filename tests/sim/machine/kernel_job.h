@@ -99,7 +99,7 @@ struct KernelJob {
     program = *program_of(run);
     layouts = layouts_of(program.job, machine.ranks_per_node);
     if (machine.cores) {
-      folding = keep_apart(program.job);
+      folding = unfolded(program.job);
       result = execute_on_cores(program.job, cost(), shared_cores(machine, ranks.size()));
     } else {
       folding = fold(program.job, kinds_of(layouts));

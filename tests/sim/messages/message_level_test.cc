@@ -168,7 +168,8 @@ TEST(MessageLevel, TreesWithOnePortEachShareIt) {
 }
 
 TEST(MessageLevel, EightGpusBehindOneNicGetAnEighthEach) {
-  // 16 ranks, two nodes; every rank sends 1 MB to its place in the other node over one 1 GB/s NIC.
+  // 16 ranks, two nodes; every rank sends 1 MB to its counterpart in the other node over one 1 GB/s
+  // NIC.
   Fabric fabric;
   fabric.levels = {kMessageLink, {Picos{0}, Bandwidth{8'000'000'000}, std::nullopt}};
   fabric.ranks = 16;

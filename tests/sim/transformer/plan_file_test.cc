@@ -1,4 +1,4 @@
-// Plan files: what is read, and that everything that cannot be is refused with its place.
+// Plan files: what is read, and that everything that cannot be is refused with its location.
 #include "sim/transformer/plan_file.h"
 
 #include <ostream>
@@ -239,7 +239,7 @@ TEST(PlanFile, TheSchemaBoundsWhatTheModelTakes) {
 }
 
 // No prefix of a plan, and no plan with a byte changed, does anything but be read or be refused
-// with a place in it.
+// with a location in it.
 TEST(PlanFile, DamageIsRefusedWithItsLocation) {
   const std::string whole = kPlanText;
   const auto look = [](const std::string& text) {

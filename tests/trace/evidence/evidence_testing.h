@@ -38,7 +38,7 @@ inline void survives_damage(const EvidenceSource& source, const std::string& byt
   const auto read = [&](const std::string& text) {
     source.recognises(text, "f");
     const FileEvidence evidence = source.read({text, "f", Rank(1)});
-    EXPECT_LE(evidence.notes.size(), FileEvidence::kMostNotes);
+    EXPECT_LE(evidence.notes.size(), FileEvidence::kMaxNotes);
     for (const RankNote& note : evidence.notes) {
       EXPECT_LE(note.text.size(), RankNote::kLongest);
       EXPECT_GE(note.rank.value, kNone);

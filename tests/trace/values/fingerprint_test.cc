@@ -99,7 +99,7 @@ void all_ways_agree() {
     const auto part = std::span(values).subspan(offset);
     SCOPED_TRACE(std::to_string(n) + " elements from place " + std::to_string(first));
     const Fingerprint expected = by_definition(part, first);
-    Fingerprinter one_by_one(kSketchValues, fingerprint_ways().front());
+    Fingerprinter one_by_one(kSketchValues, fingerprint_methods().front());
     one_by_one.add(part, first);
     const Fingerprint plain = one_by_one.finish();
     EXPECT_EQ(plain.hash, expected.hash);
@@ -112,10 +112,10 @@ void all_ways_agree() {
     for (std::size_t j = 0; j < kSketchValues; ++j) {
       EXPECT_NEAR(plain.sketch[j], expected.sketch[j], close) << "value " << j << " of the sketch";
     }
-    for (const FingerprintWay& way : fingerprint_ways().subspan(1)) {
-      Fingerprinter f(kSketchValues, way);
+    for (const FingerprintMethod& method : fingerprint_methods().subspan(1)) {
+      Fingerprinter f(kSketchValues, method);
       f.add(part, first);
-      EXPECT_EQ(f.finish(), plain) << way.name;  // to the last bit
+      EXPECT_EQ(f.finish(), plain) << method.name;  // to the last bit
     }
   }
 }

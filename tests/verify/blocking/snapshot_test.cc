@@ -423,7 +423,7 @@ TEST(Snapshot, OtherGroupsTellWhichOfAPairLeftACallOut) {
 }
 
 TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
-  // Rank 0's second call is a barrier where the others have all_reduces from other places.
+  // Rank 0's second call is a barrier where the others have all_reduces from other lines.
   std::vector<std::string> texts;
   for (int r = 0; r < 3; ++r) {
     std::string text = header_line(r, 3);

@@ -56,9 +56,9 @@ class Devices {
   DeviceOutcome run() {
     for (int r = 0; r < job_.world(); ++r) schedule_host(r, pick(random_, 1'000, 60'000));
     int left = behaviour_.stop_after;
-    while (!happenings_.empty() && left != 0 && !stopped_) {
-      const Happening h = happenings_.top();
-      happenings_.pop();
+    while (!events_.empty() && left != 0 && !stopped_) {
+      const TimedEvent h = events_.top();
+      events_.pop();
       clock_ = h.time;
       if (h.is_host) {
         if (move_host(h.rank) && left > 0) --left;
@@ -73,13 +73,13 @@ class Devices {
   using Host = Device::Host;
 
   // What happens next: a host moves, or a kernel is done.
-  struct Happening {
+  struct TimedEvent {
     std::int64_t time = 0;
     std::int64_t order = 0;  // of those at one time
     int rank = 0;
     bool is_host = false;
     std::size_t kernel = 0;
-    bool operator>(const Happening& other) const {
+    bool operator>(const TimedEvent& other) const {
       return std::tie(time, order) > std::tie(other.time, other.order);
     }
   };
@@ -88,7 +88,7 @@ class Devices {
   const Actions& actions(int r) const { return job_.ranks[static_cast<std::size_t>(r)]; }
 
   void schedule_host(int r, std::int64_t after) {
-    happenings_.push({clock_ + after, ++order_, r, true, 0});
+    events_.push({clock_ + after, ++order_, r, true, 0});
   }
 
   bool can_move(const Device& d) const {
@@ -267,7 +267,7 @@ class Devices {
     if (d.out.entries[kernel.first].call.stall == Stall::never_completes) return true;
     kernel.completing = true;
     const auto index = static_cast<std::size_t>(&kernel - d.kernels.data());
-    happenings_.push({clock_ + pick(random_, 5'000, 90'000), ++order_, r, false, index});
+    events_.push({clock_ + pick(random_, 5'000, 90'000), ++order_, r, false, index});
     return true;
   }
 
@@ -350,7 +350,7 @@ class Devices {
   const DeviceBehaviour& behaviour_;
   Random& random_;
   std::vector<Device> devices_;
-  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
+  std::priority_queue<TimedEvent, std::vector<TimedEvent>, std::greater<>> events_;
   std::int64_t clock_ = 1'000'000, order_ = 0;
   bool stopped_ = false;
 };

@@ -12,9 +12,9 @@ namespace lockstep::verify::injection {
 
 struct DumpStyle {
   bool timing = false;       // starts are recorded
-  bool frames = true;        // source places are
+  bool frames = true;        // source locations are
   bool only_active = false;  // completed calls are left out
-  bool json = false;         // the twin in JSON: without source places
+  bool json = false;         // the twin in JSON: without source locations
   std::size_t ring = 2000;   // the recorder keeps that many of the newest calls
 };
 DumpStyle any_style(Random& random);

@@ -58,7 +58,7 @@ class Injector {
   void end_with(const Site& s, Action::Kind kind, const std::string& text = "");
   // The rank's first action of that step.
   std::size_t start_of_step(int rank, int step);
-  // The call's place in its group's sequence.
+  // The call's index in its group's sequence.
   std::int64_t seq_of(const Site& s);
 
   // Where the rank's calls of the group first look other than they did in the healthy job.

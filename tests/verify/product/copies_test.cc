@@ -1,4 +1,4 @@
-// Copies of a model: the ranks of one stand for those of others, place by place. Random jobs, each
+// Copies of a model: the ranks of one stand for those of others, index by index. Random jobs, each
 // decided from the traces of all ranks and from those of two copies alone.
 #include <random>
 #include <string>
@@ -9,6 +9,7 @@
 
 #include "tests/support/sanitized.h"
 #include "tests/support/trace_text.h"
+#include "tests/verify/product/small_product.h"
 #include "tests/verify/program.h"
 #include "trace/derivation.h"
 #include "verify/certificates/certificate.h"
@@ -19,19 +20,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int32_t kCopies = 5, kPlaces = 2, kWorld = kCopies * kPlaces;
+constexpr std::int32_t kCopies = 5, kRanksPerCopy = 2, kWorld = kCopies * kRanksPerCopy;
 
-// What a rank calls under a condition, by letters: P: in the group of its place in all copies, W:
+// What a rank calls under a condition, by letters: P: in the group of its index in all copies, W:
 // of all ranks, K: of its copy; S, R: a message to, from the other rank of its copy; small letters:
 // it does not block.
 struct CopiedJob {
-  // By whether it is the first copy, by place, by condition.
+  // By whether it is the first copy, by index, by condition.
   std::vector<std::vector<std::vector<std::string>>> words;
   bool together = false;
   std::vector<std::int32_t> fixed;  // ranks of the last copy, if that is always in condition 0
 
   const std::string& of(std::int32_t rank, std::uint32_t condition) const {
-    return words[rank < kPlaces ? 0 : 1][static_cast<std::size_t>(rank % kPlaces)][condition];
+    return words[rank < kRanksPerCopy ? 0 : 1][static_cast<std::size_t>(rank % kRanksPerCopy)]
+                [condition];
   }
 };
 
@@ -44,14 +46,15 @@ std::string numbers_of(std::int32_t first, std::int32_t stride) {
 
 std::string steps_of(const CopiedJob& job, std::int32_t rank,
                      const std::vector<std::uint32_t>& conditions) {
-  const std::int32_t place = rank % kPlaces, copy = rank / kPlaces, first = rank - place;
-  const std::string own = fmt::format("copy{}", copy), across = fmt::format("place{}", place);
+  const std::int32_t index = rank % kRanksPerCopy, copy = rank / kRanksPerCopy,
+                     first = rank - index;
+  const std::string own = fmt::format("copy{}", copy), across = fmt::format("index{}", index);
   std::string out = fmt::format("backend gloo; group {} {},{}; group {} {}", own, first, first + 1,
-                                across, numbers_of(place, kPlaces));
+                                across, numbers_of(index, kRanksPerCopy));
   for (std::size_t step = 0; step < conditions.size(); ++step) {
     for (const char letter : job.of(rank, conditions[step])) {
       const char kind = static_cast<char>(letter & ~0x20);
-      const std::string other = std::to_string(first + 1 - place);
+      const std::string other = std::to_string(first + 1 - index);
       out += kind == 'S'   ? "; send g=world peer=" + other
              : kind == 'R' ? "; recv g=world peer=" + other
                            : "; all_reduce redop=sum g=" + (kind == 'P'   ? across
@@ -74,7 +77,7 @@ trace::ProductSpec spec_of(const CopiedJob& job, std::size_t conditions) {
   for (int round = 0; round < 2; ++round)
     for (std::uint32_t c = 0; c < conditions; ++c) out.steps.emplace_back(c);
   if (!job.fixed.empty()) out.allowed.push_back({job.fixed, {}, condition_ids({0})});
-  for (std::int32_t first = 0; job.together && first < kWorld; first += kPlaces)
+  for (std::int32_t first = 0; job.together && first < kWorld; first += kRanksPerCopy)
     out.together.push_back({first, first + 1});
   return out;
 }
@@ -84,11 +87,12 @@ trace::Derivation derivation_of(const CopiedJob& job, std::size_t conditions, bo
   trace::ProductSpec spec = spec_of(job, conditions);
   const std::int32_t own_copies = job.fixed.empty() ? 0 : 1;
   if (alike) {
-    spec.copy_ranks = kPlaces;
-    for (std::int32_t r = 0; r < 2 * kPlaces; ++r) {
+    spec.copy_ranks = kRanksPerCopy;
+    for (std::int32_t r = 0; r < 2 * kRanksPerCopy; ++r) {
       spec.classes.push_back({r, {r}});
-      for (std::int32_t other = r + kPlaces; r >= kPlaces && other < kWorld - own_copies * kPlaces;
-           other += kPlaces)
+      for (std::int32_t other = r + kRanksPerCopy;
+           r >= kRanksPerCopy && other < kWorld - own_copies * kRanksPerCopy;
+           other += kRanksPerCopy)
         spec.classes.back().ranks.push_back(other);
     }
     for (const std::int32_t r : job.fixed) spec.classes.push_back({r, {r}});
@@ -136,22 +140,22 @@ class JobGenerator {
     const std::string fitting = word(1 + below(4), "PWKMpwkm");
     const bool fits = below(2) == 0;
     const bool first_differs = below(4) == 0;
-    std::vector<std::vector<std::string>> places(kPlaces);
+    std::vector<std::vector<std::string>> of_index(kRanksPerCopy);
     for (std::size_t c = 0; c < conditions; ++c) {
       std::string words = fits ? fitting : word(1 + below(3), "PWKMpwkm");
       if (below(6) == 0) std::swap(words.front(), words.back());
       const bool turned = below(8) == 0;
-      for (std::size_t place = 0; place < kPlaces; ++place) {
+      for (std::size_t index = 0; index < kRanksPerCopy; ++index) {
         std::string own;
-        // M: a message from place 0 to place 1; both send first where it is turned.
+        // M: a message from index 0 to index 1; both send first where it is turned.
         for (const char letter : words)
           own += (letter & ~0x20) != 'M' ? std::string(1, letter)
-                 : place == 0            ? (turned ? "RS" : "SR")
+                 : index == 0            ? (turned ? "RS" : "SR")
                                          : "RS";
-        places[place].push_back(own);
+        of_index[index].push_back(own);
       }
     }
-    out.words = {places, places};
+    out.words = {of_index, of_index};
     if (first_differs) out.words[0][0].back() += "P";
     out.together = below(2) == 0;
     if (below(3) == 0) out.fixed = {kWorld - 2, kWorld - 1};
@@ -196,7 +200,7 @@ TEST(Copies, HaveNoCertificate) {
   ASSERT_EQ(decision.verdict, ProductVerdict::safe);
   const auto none = write_certificate(model, decision);
   ASSERT_FALSE(none);
-  EXPECT_THAT(none.error().message, HasSubstr("copy of the model"));
+  EXPECT_THAT(none.error().message, HasSubstr("do not cover copies of a model"));
 }
 
 TEST(Copies, AreReadAndWritten) {

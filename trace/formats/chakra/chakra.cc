@@ -398,7 +398,9 @@ class ChakraReader {
         trace_.add_damage(fmt::format("two nodes with the id {}", nodes_[i].id));
       }
     }
-    std::vector<std::uint32_t> open(n), dependents_begin(n + 1);
+    // Who depends on node i: dependents[dependents_begin[i]] up to dependents_begin[i + 1]. Two
+    // passes over the edges, one to count and one to fill, so that no node has a list of its own.
+    std::vector<std::uint32_t> open(n), dependents_begin(n + 1);  // open: dependencies not done yet
     const auto each_edge = [&](const auto& use) {
       for (std::uint32_t i = 0; i < n; ++i) {
         const std::size_t end = i + 1 < n ? nodes_[i + 1].first_dep : deps_.size();

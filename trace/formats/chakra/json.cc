@@ -1,3 +1,5 @@
+// Chakra's nodes as JSON, in two forms: as Chakra's feeder reads them, and as `chakra_jsonizer`
+// prints them.
 #include <algorithm>
 #include <array>
 #include <optional>

@@ -1,3 +1,5 @@
+// Chakra's nodes as protocol buffers: a decoder of the fields that are needed, for the wire format
+// (varint, 64-bit, length-delimited, 32-bit). Every length is checked before it is used.
 #include <algorithm>
 #include <limits>
 

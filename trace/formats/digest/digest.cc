@@ -155,14 +155,16 @@ bool looks_like_digest(std::string_view first_bytes) {
 }
 
 std::size_t most_expanded(std::size_t bytes) {
-  constexpr std::size_t kLeast = std::size_t{256} << 20U;
-  constexpr std::size_t kMost = std::size_t{64} << 30U;
+  constexpr std::size_t kMin = std::size_t{256} << 20U;
+  constexpr std::size_t kMax = std::size_t{64} << 30U;
   constexpr std::size_t kTimes = 8192;
-  return bytes > kMost / kTimes ? kMost : std::max(kLeast, bytes * kTimes);
+  return bytes > kMax / kTimes ? kMax : std::max(kMin, bytes * kTimes);
 }
 
 Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
                     const DigestOrigin& origin) {
+  // Values first: columns refer to them by their numbers, which follow from their order by bytes.
+  // So the digest does not depend on the order of the traces.
   DigestValues values(tables);
   for (const RankTrace& trace : traces) values.add(trace);
   values.number();
@@ -176,6 +178,7 @@ Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
     for (std::size_t i = 0; i < kDigestColumns; ++i)
       row.columns[i] = &*columns[i].try_emplace(std::move(coded[i])).first;
   }
+  // Ranks refer to columns by their numbers, too: a column that ranks share is written once.
   DigestWriter out;
   out.text(origin.format);
   write_all_unreadable(out, origin.unreadable);

@@ -1,3 +1,5 @@
+// From a form, which ranks of one class share, back to the trace of one rank: group names, peers
+// and roots become those of that rank, and its own values are filled in.
 #include <algorithm>
 #include <map>
 #include <optional>

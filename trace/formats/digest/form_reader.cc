@@ -1,3 +1,4 @@
+// Reads the bytes of a form (docs/digest.md). Nothing in them is trusted: every index is checked.
 #include <algorithm>
 #include <optional>
 

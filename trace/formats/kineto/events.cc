@@ -28,7 +28,7 @@ constexpr std::size_t kLongestInfo = std::size_t{64} << 20U;   // distributedInf
 constexpr std::size_t kRecognisedIn = std::size_t{64} << 10U;  // bytes of the file's head
 // Attempts to find the next event after a damaged one. Each may scan kLongestEvent bytes twice, so
 // the limit keeps the cost of a hostile file linear.
-constexpr int kMostResyncs = 64;
+constexpr int kMaxResyncs = 64;
 constexpr std::size_t kDamageKept = RankTrace::kDamagedKept;
 
 // A time in microseconds (7125 or 7125.5), as nanoseconds.
@@ -143,7 +143,7 @@ class KinetoScanner {
   // Where the next event begins after one without an end (a damaged bracket or quote); npos: none.
   // Events begin with {"ph": or {"name":, in all versions.
   std::size_t next_event(std::size_t from) {
-    if (resyncs_ == kMostResyncs) return kNpos;
+    if (resyncs_ == kMaxResyncs) return kNpos;
     ++resyncs_;
     for (std::size_t at = bytes_.find('{', from); at != kNpos; at = bytes_.find('{', at + 1)) {
       const std::size_t key = json_skip_blanks(bytes_, at + 1);
@@ -324,8 +324,8 @@ class KinetoScanner {
                           std::optional<std::int64_t> stride) {
     if (group.ranks || !start || !stride || *stride < 1 || *stride > kMaxWorldSize) return;
     // The size is not limited by the file's length, as that of a list would be.
-    constexpr std::int64_t kMostMembers = 1 << 16;
-    if (group.size < 1 || group.size > kMostMembers || *start < 0 || *start > kMaxWorldSize) return;
+    constexpr std::int64_t kMaxMembers = 1 << 16;
+    if (group.size < 1 || group.size > kMaxMembers || *start < 0 || *start > kMaxWorldSize) return;
     std::vector<std::int64_t> numbers;
     for (std::int64_t i = 0; i < group.size; ++i) numbers.push_back(*start + i * *stride);
     group.ranks = ranks_in(numbers);

@@ -62,7 +62,7 @@ constexpr std::size_t kNsysHead = std::size_t{64} << 10U;  // bytes by which a r
 constexpr std::size_t kLongestNsysLine = std::size_t{1}
                                          << 20U;  // of an event; a longer one is damaged
 // Processes of a node that use a GPU, at most.
-constexpr std::size_t kMostProcesses = 1024;
+constexpr std::size_t kMaxProcesses = 1024;
 constexpr std::int64_t kLatestTime = INT64_MAX / 8;  // nanoseconds; sums stay in range
 
 // Times of an event; nothing where they cannot be.
@@ -206,7 +206,7 @@ class NsysReader {
     const std::int64_t process = process_in(global.value_or(0));
     const auto known = processes_.find(process);
     if (known != processes_.end()) return &known->second;
-    if (processes_.size() == kMostProcesses) {
+    if (processes_.size() == kMaxProcesses) {
       lose("more processes than a node has");
       return nullptr;
     }
@@ -226,7 +226,7 @@ class NsysReader {
     KinetoEvents* const events = events_of(json_integer(event, "globalPid"));
     if (events == nullptr) return;
     const std::int64_t device =
-        std::clamp<std::int64_t>(json_integer(event, "deviceId").value_or(0), 0, kMostProcesses);
+        std::clamp<std::int64_t>(json_integer(event, "deviceId").value_or(0), 0, kMaxProcesses);
     if (events->gpu == kNone) events->gpu = device;
     std::int64_t stream =
         std::clamp<std::int64_t>(json_integer(event, "streamId").value_or(0), 0, UINT32_MAX);

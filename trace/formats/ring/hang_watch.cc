@@ -24,24 +24,24 @@ HangWatch::Verdict HangWatch::look(std::uint64_t written, std::int64_t on_device
     hangs_ = false;
     return Verdict::goes_on;
   }
-  if (hangs_ || on_device <= 0 || now - moved_at_ < patience_) return Verdict::as_before;
+  if (hangs_ || on_device <= 0 || now - moved_at_ < timeout_) return Verdict::as_before;
   hangs_ = true;
   return Verdict::hangs;
 }
 
-double hang_patience(const char* text) {
+double hang_timeout(const char* text) {
   constexpr double kSeconds = 60;
-  constexpr double kMost = 1e9;  // which in ns still is a number
+  constexpr double kMax = 1e9;  // which in ns still is a number
   double seconds = kSeconds;
   if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), seconds);
-  return seconds > 0 ? std::min(seconds, kMost) : 0;  // not a number: never
+  return seconds > 0 ? std::min(seconds, kMax) : 0;  // not a number: never
 }
 
-void look_at_times(double patience, std::function<void(std::int64_t now)> look) {
+void look_at_times(double timeout, std::function<void(std::int64_t now)> look) {
   constexpr double kLooks = 8;  // in the time that a hang takes to be one
   constexpr double kShortest = 0.01;
   constexpr double kLongest = 1;
-  const std::chrono::duration<double> pause(std::clamp(patience / kLooks, kShortest, kLongest));
+  const std::chrono::duration<double> pause(std::clamp(timeout / kLooks, kShortest, kLongest));
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);

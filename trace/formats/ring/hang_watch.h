@@ -13,15 +13,15 @@ namespace lockstep::trace {
 
 class HangWatch {
  public:
-  // `patience`: ns without a record before a rank counts as hanging.
-  explicit HangWatch(std::int64_t patience) : patience_(patience) {}
+  // `timeout`: ns without a record before a rank counts as hanging.
+  explicit HangWatch(std::int64_t timeout) : timeout_(timeout) {}
 
   enum class Verdict : std::uint8_t { as_before, hangs, goes_on };
   // `written`: records so far. `on_device`: as in RecordedRank. `now`: ns.
   Verdict look(std::uint64_t written, std::int64_t on_device, std::int64_t now);
 
  private:
-  const std::int64_t patience_;
+  const std::int64_t timeout_;
   std::uint64_t written_ = 0;
   std::int64_t moved_at_ = 0;  // when `written` was first seen
   bool first_ = true, hangs_ = false;
@@ -29,11 +29,11 @@ class HangWatch {
 
 // The seconds that LOCKSTEP_RECORD_HUNG_AFTER says; without it 60. 0: never; so is what is no
 // number.
-double hang_patience(const char* text);
+double hang_timeout(const char* text);
 
-// Calls `look` with the time (ns, CLOCK_MONOTONIC) some times in `patience` seconds, at most 100
+// Calls `look` with the time (ns, CLOCK_MONOTONIC) some times in `timeout` seconds, at most 100
 // times a second, until the process is gone. On a thread of its own, which takes none of the
 // program's signals. Throws std::system_error where there is none to be had.
-void look_at_times(double patience, std::function<void(std::int64_t now)> look);
+void look_at_times(double timeout, std::function<void(std::int64_t now)> look);
 
 }  // namespace lockstep::trace

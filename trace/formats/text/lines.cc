@@ -260,7 +260,7 @@ std::optional<std::vector<RankRange>> TextFields::rank_ranges(Key key, std::int3
   if (!array) return std::nullopt;
   std::vector<RankRange> out;
   for (const element item : *array) {
-    constexpr std::size_t kMostNumbers = 3;
+    constexpr std::size_t kMaxNumbers = 3;
     std::vector<std::int64_t> numbers;
     simdjson::dom::array range;
     const bool is_range = item.get(range) == simdjson::SUCCESS;
@@ -268,7 +268,7 @@ std::optional<std::vector<RankRange>> TextFields::rank_ranges(Key key, std::int3
     const auto take = [&](const element& number) {
       const std::optional<std::int64_t> rank = as_integer(number);
       if (rank && *rank >= 0 && *rank <= high) numbers.push_back(*rank);
-      return rank && *rank >= 0 && *rank <= high && numbers.size() <= kMostNumbers;
+      return rank && *rank >= 0 && *rank <= high && numbers.size() <= kMaxNumbers;
     };
     bool usable = true;
     if (is_range) {
@@ -278,7 +278,7 @@ std::optional<std::vector<RankRange>> TextFields::rank_ranges(Key key, std::int3
       usable = take(item);
       numbers.push_back(usable ? numbers.front() : 0);
     }
-    if (numbers.size() < kMostNumbers) numbers.push_back(1);
+    if (numbers.size() < kMaxNumbers) numbers.push_back(1);
     const std::int64_t step = numbers.back();
     usable =
         usable && step > 0 && numbers[0] <= numbers[1] && (numbers[1] - numbers[0]) % step == 0;

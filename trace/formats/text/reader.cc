@@ -1,3 +1,5 @@
+// Reads the text form, one JSON object per line (docs/trace-format.md). A line that cannot be used
+// is counted as damage, and the next one is read.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -45,7 +47,7 @@ class TextReader {
   Problem read_line(simdjson::dom::object object);
   Problem read_group();
   RankList read_ranks();
-  // Nothing: too many (RankLists::kMostExpanded).
+  // Nothing: too many (RankLists::kMaxExpanded).
   std::optional<RankList> read_ranges();
   Problem read_end();
   Problem read_event();

@@ -1,3 +1,4 @@
+// Writes the text form, one JSON object per line (docs/trace-format.md).
 #include <array>
 #include <charconv>
 #include <cmath>

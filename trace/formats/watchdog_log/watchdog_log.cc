@@ -54,7 +54,7 @@ constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
 
 constexpr std::int64_t kLargestSeq = INT32_MAX;
 // Distinct timed-out numbers of one group. A hang has a few; many are the log of something else.
-constexpr std::size_t kMostNumbers = 64;
+constexpr std::size_t kMaxNumbers = 64;
 
 // A call of one rank that timed out.
 struct Failed {
@@ -224,8 +224,8 @@ class WatchdogLogReader {
       if (!known.group) known.group = group;  // the same message again, now with its group
       return;
     }
-    constexpr std::size_t kMostFailed = 4096;  // per rank; keeps the search above bounded
-    if (one.failed.size() == kMostFailed) return;
+    constexpr std::size_t kMaxFailedCalls = 4096;  // per rank; keeps the search above bounded
+    if (one.failed.size() == kMaxFailedCalls) return;
     Failed failed;
     failed.timeout = timeout;
     failed.op = timeout.op;
@@ -272,11 +272,11 @@ class WatchdogLogReader {
   }
 
   static void add_error(OneRank& one, std::string_view text) {
-    constexpr std::size_t kMostErrors = 16;
+    constexpr std::size_t kMaxErrors = 16;
     constexpr std::size_t kLongestError = 1024;
     std::string error(text.substr(0, kLongestError));
     const bool again = std::find(one.errors.begin(), one.errors.end(), error) != one.errors.end();
-    if (!again && one.errors.size() < kMostErrors) one.errors.push_back(std::move(error));
+    if (!again && one.errors.size() < kMaxErrors) one.errors.push_back(std::move(error));
   }
 
   // Makes the rank's trace. The world size is a guess until link_watchdog_log().
@@ -370,7 +370,7 @@ std::map<GroupId, std::set<std::int64_t>> failed_numbers(std::span<RankTrace> tr
       }
     }
   }
-  std::erase_if(out, [](const auto& group) { return group.second.size() > kMostNumbers; });
+  std::erase_if(out, [](const auto& group) { return group.second.size() > kMaxNumbers; });
   return out;
 }
 

@@ -27,7 +27,7 @@ trace::Fingerprint one_by_one(const at::Tensor& tensor, std::uint64_t first = 0)
   const at::Tensor flat = tensor.reshape({-1}).to(c10::CppTypeToScalarType<T>::value);
   std::vector<T> values;
   for (std::int64_t i = 0; i < flat.numel(); ++i) values.push_back(flat[i].item<T>());
-  trace::Fingerprinter f(trace::kSketchValues, trace::fingerprint_ways().front());
+  trace::Fingerprinter f(trace::kSketchValues, trace::fingerprint_methods().front());
   f.add(values, first);
   return f.finish();
 }

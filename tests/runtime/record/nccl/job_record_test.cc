@@ -139,7 +139,7 @@ TEST_F(Record, MarksAHangAndTakesItBack) {
   EXPECT_EQ(ending(folder_.path(), 0), "clean");
 }
 
-TEST_F(Record, APatienceWithoutEndNeverMarksAHang) {
+TEST_F(Record, AnInfiniteTimeoutNeverMarksAHang) {
   for (const char* seconds : {"inf", "1e300", "nan", "-1", "0"}) {
     SCOPED_TRACE(seconds);
     const TempDir folder;

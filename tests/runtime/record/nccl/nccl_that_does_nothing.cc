@@ -25,8 +25,8 @@ nccl::Communicator split_from_environment() {
 }
 
 nccl::ResultCode refuse_too_many(std::size_t count) {
-  constexpr std::size_t kMost = 1'000'000;
-  return count > kMost ? kInvalidArgument : nccl::kSuccess;
+  constexpr std::size_t kMax = 1'000'000;
+  return count > kMax ? kInvalidArgument : nccl::kSuccess;
 }
 
 thread_local nccl::ResultCode in_group = nccl::kSuccess;

@@ -120,7 +120,7 @@ TEST_P(Plugin, FindsAReceiveThatNobodySends) {
 }
 
 TEST_P(Plugin, PutsCommunicatorsTogetherOverAllRanks) {
-  // Two halves; in each the places are in the opposite order of the ranks.
+  // Two halves; in each the group ranks are in the opposite order of the ranks.
   job(4, [](PluginHost& nccl, const PluginHost::Comm& world, int rank) {
     nccl.collective(world, {});
     const int half = rank / 2;

@@ -163,7 +163,7 @@ TEST(DigestForms, RanksOfOneRoleInDifferentGroupsShareOne) {
                          issue_line(1, group, "broadcast", {{"in", {{8}}}, {"root", root}}) + more);
   };
   EXPECT_EQ(forms_of({rank(0, 0), rank(1, 1), rank(2, 0), rank(3, 1)}), 1U);
-  // Another root's place in the group, and one call more, are other forms.
+  // A root with another group rank, and one more call, are other forms.
   EXPECT_EQ(forms_of({rank(0, 0), rank(1, 3)}), 2U);
   EXPECT_EQ(forms_of({rank(0, 0), rank(1, 1, reduce(2, "dp1"))}), 2U);
 }

@@ -33,7 +33,7 @@ struct MeshPlan {
   int world() const { return tp * dp * pp; }
 };
 
-// A rank's place in the mesh; tensor parallelism is innermost, the pipeline outermost.
+// A rank's coordinates in the mesh; tensor parallelism is innermost, the pipeline outermost.
 struct MeshPosition {
   int rank = 0, t = 0, d = 0, p = 0;
 };

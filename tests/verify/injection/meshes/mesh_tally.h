@@ -10,10 +10,9 @@
 #include "tests/verify/injection/meshes/mesh_trial.h"
 #include "verify/report.h"
 
-// How a report stands beside what the data of its view can tell.
-
 namespace lockstep::verify::injection {
 
+// How a report stands beside what the data of its view can tell.
 enum class Mark {
   exact,      // the right ranks, or nobody where no one can be named
   among,      // some of them, or others as well

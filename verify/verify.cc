@@ -394,7 +394,7 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& q
     if (wait.stalled != SIZE_MAX) continue;
     // No rank is just late here: each issued a call that another one was to issue before its own.
     if (wait.cycle) {
-      outlook.undecided.push_back(
+      questions.undecided.push_back(
           fmt::format("all traces just end, and completions were not recorded: if {} stand there, "
                       "they wait for "
                       "each other",

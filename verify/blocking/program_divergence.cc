@@ -182,8 +182,7 @@ std::optional<Shift> shift_between(const Context& context, const Stream& longer,
 //   rank 4             recv(0)             | recv(0)             | waits in log(world)
 //   rank 5             recv(1)             | recv(1)             | waits in log(world)
 bool would_have_left_messages(const Context& context, const ProgramDivergence& divergence) {
-  constexpr std::uint32_t kLongestRound =
-      4096;  // calls: a step of a large model has a few thousand
+  constexpr std::uint32_t kMaxRound = 4096;  // calls: a step of a large model has a few thousand
   const std::vector<trace::Call>& usual = context.run.ranks[divergence.usual].calls;
   const std::vector<trace::Call>& deviant = context.run.ranks[divergence.deviant].calls;
   const std::uint32_t at = divergence.index;
@@ -196,7 +195,7 @@ bool would_have_left_messages(const Context& context, const ProgramDivergence& d
     return false;
   }
   bool has_message = false;
-  for (std::uint32_t c = at; c-- > 0 && at - c <= kLongestRound;) {
+  for (std::uint32_t c = at; c-- > 0 && at - c <= kMaxRound;) {
     // It may have left out what comes before its own call alone.
     if (is_same_of_program(context.agreement, usual[c], deviant[at])) return false;
     has_message = has_message || context.run.tables.is_message(usual[c]);

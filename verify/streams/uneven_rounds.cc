@@ -13,7 +13,7 @@ namespace lockstep::verify {
 namespace {
 
 // Members that are compared; of more, the first ones.
-constexpr std::size_t kMostMembers = 1024;
+constexpr std::size_t kMaxMembers = 1024;
 
 // The calls with which the rounds of a group's members end: the streams that these members have in
 // a larger group.
@@ -49,12 +49,12 @@ RoundEnds find_round_ends(const trace::Run& run, const std::vector<GroupStreams>
     if (g == group || !other.comparable || other.members.size() <= size) continue;
     RoundEnds ends;
     for (const Stream& stream : own.streams) {
-      if (ends.size() == kMostMembers) break;
+      if (ends.size() == kMaxMembers) break;
       const Stream* const found = stream_of(other, stream.rank_index);
       if (found == nullptr) break;
       ends.push_back(found);
     }
-    if (ends.size() < std::min(own.streams.size(), kMostMembers)) continue;
+    if (ends.size() < std::min(own.streams.size(), kMaxMembers)) continue;
     const std::size_t length = common_length(ends);
     if (length == 0 || !do_ends_agree(run, ends, length, agreement)) continue;
     size = other.members.size();
@@ -125,7 +125,7 @@ std::optional<Uneven> divide(const std::vector<Rounds>& members, std::size_t rou
 }
 
 std::optional<Uneven> find_uneven(const std::vector<Rounds>& members, std::size_t first_round) {
-  constexpr std::size_t kFewest = 2;  // rounds that show what is usual
+  constexpr std::size_t kMinRounds = 2;  // rounds that show what is usual
   const std::size_t last = members[0].calls.size() - 1;
   std::optional<std::size_t> uneven;
   std::set<std::size_t> of_others;
@@ -142,7 +142,7 @@ std::optional<Uneven> find_uneven(const std::vector<Rounds>& members, std::size_
       uneven = k;
     }
   }
-  if (others < kFewest || of_others.size() != 1) return std::nullopt;
+  if (others < kMinRounds || of_others.size() != 1) return std::nullopt;
   std::optional<Uneven> out = divide(members, uneven.value_or(last), *of_others.begin());
   if (!out || !uneven) return out;
   // A deviant makes up for it in the last round: it made its calls late, or early.
@@ -210,10 +210,10 @@ std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
 std::vector<UnevenRound> find_uneven_rounds(const trace::Run& run,
                                             const std::vector<GroupStreams>& groups,
                                             const ReplayResult& where, Agreement& agreement) {
-  constexpr std::size_t kMostGroups = 64;
+  constexpr std::size_t kMaxGroups = 64;
   std::set<std::size_t> waited_in;
   for (const WaitPoint& point : where.wait_points)
-    if (point.group != WaitPoint::kPointToPoint && waited_in.size() < kMostGroups)
+    if (point.group != WaitPoint::kPointToPoint && waited_in.size() < kMaxGroups)
       waited_in.insert(point.group);
   std::vector<UnevenRound> out;
   for (const std::size_t g : waited_in)

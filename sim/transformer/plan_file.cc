@@ -202,6 +202,10 @@ class PlanReader {
     if (plan.sequence_parallel)
       whole(plan.sequence / plan.context, plan.context > 1 ? "sequence / context" : "sequence",
             plan.tensor, "tensor, over which sequence_parallel cuts it,", "/tensor");
+    if (plan.plain_kernels && !out_.model.gated)
+      read_.refuse("/kernels",
+                   "PyTorch's operators are counted for gated layers, and this model has none",
+                   "leave kernels out, or give the model gated: true");
     check_schedule();
   }
 

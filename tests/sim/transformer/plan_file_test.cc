@@ -180,6 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"tensors", "tensors: 4", "24:1", "did you mean \"tensor\"?"},
         Refused{"nodes", "nodes: 8", "24:1", "unknown key \"nodes\""},
         Refused{"gpus", "", "1:1", "the key \"gpus\" is missing"},
+        Refused{"kernels", "kernels: pytorch", "24:10", "counted for gated layers"},
         Refused{"gpu_memory", "gpu_memory: 80", "13:13", "a quantity has its unit, like 80GB"},
         Refused{"gpu_memory", "gpu_memory: '80'", "13:13", "\"80\" has no unit"},
         Refused{"gpu_memory", "gpu_memory: 0GB", "13:13", "without memory"},

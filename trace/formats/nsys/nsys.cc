@@ -197,7 +197,7 @@ bool looks_like_nsys(std::string_view bytes) {
 
 Format nsys_format() {
   return {.name = "nsys",
-          .summary = "reports of Nsight Systems (nsys export --type jsonlines or sqlite)",
+          .summary = "reports of Nsight Systems (nsys export: jsonlines, sqlite)",
           .recognises = looks_like_nsys,
           .read = read_nsys,
           .link = link_kineto,

@@ -22,7 +22,7 @@ RUN apt-get update \
 
 FROM debian:bookworm-slim
 RUN apt-get update \
- && apt-get install -y --no-install-recommends libarchive13 libyaml-cpp0.7 libsimdjson14 \
+ && apt-get install -y --no-install-recommends libarchive13 libyaml-cpp0.7 libsimdjson14 libsqlite3-0 \
       libprotobuf-lite32 libfmt9 libnettle8 libpng16-16 libturbojpeg0 libutf8proc2 libgomp1 python3-minimal \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/lockstep /opt/lockstep

@@ -54,3 +54,7 @@ foreach(library IN ITEMS nettle lzma zstd bz2 z)
   set_property(TARGET LibArchive::LibArchive APPEND PROPERTY
     INTERFACE_LINK_LIBRARIES ${${library}_archive})
 endforeach()
+
+# SQLite's archive does not say what it needs.
+find_package(SQLite3 REQUIRED)
+set_property(TARGET SQLite::SQLite3 APPEND PROPERTY INTERFACE_LINK_LIBRARIES m)

@@ -97,8 +97,13 @@ class Explainer {
   void visit(const Json& value, const Json& schema, const std::string& pointer) {
     const Json* resolved = schema_for(value, schema);
     // A wrong type is the first thing to say: limits of another type would confuse.
-    if (resolved == nullptr || !has_type(value, (*resolved)["type"]))
-      return wrong(value, pointer, expected(schema));
+    if (resolved == nullptr || !has_type(value, (*resolved)["type"])) {
+      const std::string type = expected(schema);
+      const bool no_unit = value.is_number() && type == "text";
+      return wrong(
+          value, pointer, type,
+          no_unit ? "a quantity has its unit, like 80GB, 30s or 50GB/s; a name is in quotes" : "");
+    }
     if (resolved->contains("enum")) return visit_choice(value, *resolved, pointer);
     if (value.is_object()) return visit_object(value, *resolved, pointer);
     if (value.is_array()) return visit_list(value, *resolved, pointer);

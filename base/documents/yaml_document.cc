@@ -242,7 +242,10 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
     const bool any = parser.HandleNextDocument(builder);
     YamlDocument document = builder.take();
     if (!any || document.value.is_null())
-      return Error{"the file is empty", {file, 1, 1}, "begin with \"lockstep: 1\""};
+      return Error{
+          "the file is empty",
+          {file, 1, 1},
+          "begin with \"lockstep: 1\" (a scenario), \"plan: 1\", \"machine: 1\" or \"sweep: 1\""};
     // A second document is an error, not ignored: "---" by mistake would hide half of the file.
     DocumentBuilder second(file);
     if (parser.HandleNextDocument(second))

@@ -57,10 +57,11 @@ std::string_view recompute_name(sim::Recompute recompute) {
 std::string batch_text(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
   return fmt::format(
-      "{} sequences of {} tokens; {} of {} on each data-parallel rank; recompute {}, {}{}",
+      "{} sequences of {} tokens; {} of {} on each data-parallel rank; recompute {}, {}{}{}",
       grouped(p.global_batch), grouped(p.sequence),
       plural(p.micro_batches(), "micro-batch", "micro-batches"), p.micro_batch,
-      recompute_name(p.recompute), p.fp8 ? "float8" : "bfloat16", p.compiled ? ", compiled" : "");
+      recompute_name(p.recompute), p.fp8 ? "float8" : "bfloat16", p.compiled ? ", compiled" : "",
+      p.plain_kernels ? ", PyTorch's kernels" : "");
 }
 
 // The largest part that a plan can change; what the libraries reserve is not one.
@@ -130,7 +131,8 @@ Json layout_json(const sim::PlanForecast& f) {
           {"global_batch", p.global_batch},
           {"recompute", recompute_name(p.recompute)},
           {"dtype", p.fp8 ? "float8" : "bfloat16"},
-          {"compile", p.compiled}};
+          {"compile", p.compiled},
+          {"kernels", p.plain_kernels ? "pytorch" : "fused"}};
 }
 
 // The plan, in a few words each.

@@ -9,6 +9,7 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev=zlib.h libarchiv
   nettle-dev=nettle/sha2.h libcli11-dev=CLI/CLI.hpp libyaml-cpp-dev=yaml-cpp/yaml.h
   nlohmann-json3-dev=nlohmann/json.hpp libsimdjson-dev=simdjson.h
   libprotobuf-dev=google/protobuf/message_lite.h libvalijson-dev=valijson/validator.hpp
+  libsqlite3-dev=sqlite3.h
   libfmt-dev=fmt/core.h libboost-dev=boost/graph/adjacency_list.hpp
   libeigen3-dev=eigen3/Eigen/Core libgtest-dev=gtest/gtest.h libgmock-dev=gmock/gmock.h
   libbenchmark-dev=benchmark/benchmark.h

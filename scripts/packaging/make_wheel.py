@@ -78,7 +78,7 @@ Description-Content-Type: text/markdown
 
 # The Debian packages whose code the program contains: their licences must come with it.
 LINKED = """libc6 libgcc-s1 libarchive-dev libboost-dev libbz2-dev libcli11-dev libeigen3-dev libfmt-dev
-liblzma-dev libprotobuf-dev libsimdjson-dev libvalijson-dev libyaml-cpp-dev libzstd-dev nettle-dev
+liblzma-dev libprotobuf-dev libsimdjson-dev libsqlite3-dev libvalijson-dev libyaml-cpp-dev libzstd-dev nettle-dev
 nlohmann-json3-dev zlib1g-dev""".split()
 
 WHEEL = """Wheel-Version: 1.0

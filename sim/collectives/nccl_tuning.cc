@@ -220,6 +220,15 @@ class Model {
     return per_node_ == 1 ? 2 * between : std::min(2 * between, inside);
   }
 
+  // What the channels of a ring or a tree over several nodes can carry inside each: a channel
+  // passes all ranks of a node over their links, and leaves the node at the last one. NCCL's search
+  // gives channels no more than the links hold (src/graph/search.cc).
+  double most_inside_nodes() const {
+    const auto k = static_cast<double>(per_node_);
+    return static_cast<double>(tuning_.inside.ring.count) * gigabytes(tuning_.inside.ring) * k /
+           (k - 1);
+  }
+
   // Bytes of the buffer per second, in GB/s. First the bandwidth of the bus: all channels, with the
   // protocol's share and limits; then divided by how often each byte crosses it.
   double algorithm_bandwidth(NcclAlgorithm a, NcclProtocol p) const {
@@ -239,6 +248,8 @@ class Model {
       return 0.5 * bus * (tuning_.gpu >= GpuGeneration::hopper ? nccl_constants::kDirectHopper : 1);
     }
     double bus = count * channel_bandwidth(a);
+    if ((ring || tree) && group_.nodes > 1 && per_node_ > 1)
+      bus = std::min(bus, most_inside_nodes());
     // LL sends 4 bytes of flag with 4 of data, so half the bandwidth; LL128 8 of 128 bytes.
     if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * nccl_constants::kRingLl);
     if (ring && p == NcclProtocol::ll128)

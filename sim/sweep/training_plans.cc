@@ -189,14 +189,9 @@ namespace {
 
 // A calibration by the name of one that is shipped, or by its file.
 Result<SourceFile> source_of(const std::string& calibration) {
-  if (const auto shipped = shipped_calibration_text(calibration))
-    return SourceFile{calibration, std::string(*shipped)};
-  Result<std::string> text = read_input(calibration);
-  if (text) return SourceFile{calibration, std::move(*text)};
-  Error error = text.error();
-  if (error.fix.empty())
-    error.fix = fmt::format("name a file, or one of {}", join_and(shipped_calibration_names()));
-  return error;
+  Result<std::string> text = read_calibration(calibration);
+  if (!text) return text.error();
+  return SourceFile{calibration, std::move(*text)};
 }
 
 }  // namespace

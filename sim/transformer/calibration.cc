@@ -111,13 +111,25 @@ Result<Calibration> shipped_calibration(std::string_view name) {
                            join_and(shipped_calibration_names()))};
 }
 
+Result<std::string> read_calibration(const std::string& given) {
+  // A shipped name goes first, also if a file of this name exists.
+  if (const auto shipped = shipped_calibration_text(given)) return std::string(*shipped);
+  Result<std::string> text = read_input(given);
+  // Of a plan it is beside the plan's file.
+  const std::string name = given.substr(given.rfind('/') + 1);
+  if (text || name.find('.') != std::string::npos) return text;
+  const std::vector<std::string> names = shipped_calibration_names();
+  return Error{
+      fmt::format("no file or shipped calibration is called \"{}\"", printable(name)),
+      {},
+      did_you_mean(name, names, fmt::format("name a file, or one of {}", join_and(names)))};
+}
+
 Result<Calibration> load_calibration(const std::string& given, const std::string& machine_type) {
   if (given.empty()) return shipped_calibration(machine_type);
-  // A shipped name goes first, also if a file of this name exists.
   if (shipped_calibration_text(given)) return shipped_calibration(given);
-  const Result<std::string> text = read_input(given);
-  if (!text) return text.error();
-  return parse_calibration(*text, given);
+  const Result<std::string> text = read_calibration(given);
+  return text ? parse_calibration(*text, given) : text.error();
 }
 
 }  // namespace lockstep::sim

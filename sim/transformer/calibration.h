@@ -94,8 +94,12 @@ std::optional<std::string_view> shipped_calibration_text(std::string_view name);
 // Errors: no such machine type.
 Result<Calibration> shipped_calibration(std::string_view name);
 
+// The text of a calibration: `given` is the name of a shipped one, or a file. Errors: neither, with
+// the name that was probably meant; a file that cannot be read.
+Result<std::string> read_calibration(const std::string& given);
+
 // `given` is a file or the name of a shipped calibration; if it is empty, `machine_type`'s is
-// loaded. Errors: shipped_calibration()'s and parse_calibration()'s; a file that cannot be read.
+// loaded. Errors: shipped_calibration()'s, read_calibration()'s and parse_calibration()'s.
 Result<Calibration> load_calibration(const std::string& given, const std::string& machine_type);
 
 }  // namespace lockstep::sim

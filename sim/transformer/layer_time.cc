@@ -40,6 +40,30 @@ Sizes sizes_of(const Transformer& model, const TrainingPlan& plan) {
       tokens * static_cast<double>(model.blocks_per_token()) * (mixture ? plan.expert_skew : 1)};
 }
 
+struct LayerTraffic {
+  Traffic forward, backward;
+};
+
+// What a gated layer's operators read and write under PyTorch without a compiler, one at a time
+// (torchtitan, model.py and norms.py). Forward: an RMSNorm in float32 (to float 6, square 8, mean
+// 4, product 8, to 16 bits 6, weight 4) twice, two additions of 6; the rotary embedding in float32
+// (20) of queries and keys; copies of keys and values that heads share; SiLU (4) and the product
+// (6) of the feed-forward block. Backward: the derivative of each, and sums of the gradients of
+// inputs that several linear layers share (18).
+LayerTraffic plain_traffic(double kv, double ffn) {
+  const double attention = 20 * (1 + kv) + (kv < 1 ? 4 + 4 * kv : 0);
+  return {{2 * 36 + 2 * 6, attention + 10 * ffn}, {2 * 84 + 2 * 6 + 18, attention + 18 * ffn}};
+}
+
+LayerTraffic element_wise(const Transformer& model, const TrainingPlan& plan, const Sizes& s) {
+  const double ffn = s.block_tokens / s.tokens * s.ffn / s.hidden;
+  if (model.gated && plan.plain_kernels && !plan.compiled)
+    return plain_traffic(s.kv / s.hidden, ffn);
+  // kForward and kBackward are for a feed-forward block of 4 times the width, without a gate.
+  const double wide = ffn / 4 * (model.gated ? 1.5 : 1);
+  return {{kForward.whole, kForward.split * wide}, {kBackward.whole, kBackward.split * wide}};
+}
+
 // The linear layers of one rank: QKV, projection, and the two of the feed-forward block (gated: the
 // first one is twice as wide). A rank's experts are one batched launch. In a mixture the router is
 // a fifth.
@@ -70,8 +94,9 @@ double backward_seconds(const CostParameters& cost, const std::vector<Gemm>& gem
   return seconds;
 }
 
-struct Attention {
-  double forward, backward;
+// Of something, in each direction.
+struct Directions {
+  double forward = 0, backward = 0;
 };
 
 // Whether Megatron's fused softmax kernel is available (layer_time.h).
@@ -79,8 +104,8 @@ bool fuses_softmax(const Transformer& model, const TrainingPlan& plan) {
   return plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
 }
 
-Attention attention(const Transformer& model, const TrainingPlan& plan,
-                    const CostParameters& cost) {
+Directions attention(const Transformer& model, const TrainingPlan& plan,
+                     const CostParameters& cost) {
   const double rows = static_cast<double>(plan.sequence) / plan.context;
   const auto columns = static_cast<double>(plan.sequence);
   const auto width = static_cast<double>(model.head_width());
@@ -127,13 +152,58 @@ double expert_seconds(const Transformer& model, const TrainingPlan& plan,
                             group_of(cost, plan.expert, plan.tensor, plan.ranks()));
 }
 
-// The all-gather of keys and values over the context ranks, in one direction, in 16 bits.
-double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
-  if (plan.context == 1) return 0;
-  const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-  const double seconds = collective_seconds(
-      cost, trace::Op::all_gather, bytes, group_of(cost, plan.context, plan.tensor, plan.ranks()));
-  return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
+// The all-gather of keys and values over the context ranks, in one direction, in 16 bits; `width`:
+// of the keys.
+double gather_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s,
+                      double width) {
+  const double bytes = 2 * 2 * s.tokens * plan.context * width / s.tensor;
+  return collective_seconds(cost, trace::Op::all_gather, bytes,
+                            group_of(cost, plan.context, plan.tensor, plan.ranks()));
+}
+
+// PyTorch's context parallelism (torch/distributed/tensor/experimental/_attention.py) gathers keys
+// and values once per direction, after heads that are shared were copied. In the backward pass
+// their gradients, in float32, go once round the ring of context ranks. The calls overlap
+// attention, unless the layer is compiled: then each is waited for where it is issued.
+Directions plain_context(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
+  const Group all = group_of(cost, plan.context, plan.tensor, plan.ranks());
+  Group next{2, all.per_node == all.ranks ? 2 : 1, plan.tensor, plan.ranks()};
+  next.wraps = true;
+  const double gather = gather_seconds(plan, cost, s, s.hidden);
+  const double hop =
+      collective_seconds(cost, trace::Op::send, 2 * 4 * s.tokens * s.hidden / s.tensor, next);
+  if (plan.compiled) return {gather, gather + plan.context * hop};
+  // Nothing is computed after the last hop.
+  return {cost.overlap_slowdown * gather,
+          cost.overlap_slowdown * (gather + (plan.context - 1) * hop) + hop};
+}
+
+Directions context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
+  if (plan.context == 1) return {};
+  if (plan.plain_kernels) return plain_context(plan, cost, s);
+  const double seconds =
+      gather_seconds(plan, cost, s, s.kv) * (plan.overlapped_context ? cost.overlap_slowdown : 1);
+  return {seconds, seconds};
+}
+
+// What PyTorch's context parallelism reads and writes beside attention, in bytes per token and
+// element of the width, on the rank with the most of it. Each of the ring's steps attends to the
+// keys of one rank; its result is merged in float32 with that of the steps before. The backward
+// pass sums gradients in float32. Compiled, an operation reads what the one before it would have
+// written.
+Directions plain_merging(const TrainingPlan& plan) {
+  if (plan.context == 1 || !plan.plain_kernels) return {};
+  const double steps = plan.context;
+  if (plan.compiled)
+    // Forward: keys and values made contiguous (8), packed for each step (8), results merged (10)
+    // and the last one rounded. Backward: the same copies; gradients of keys and values (20) and
+    // queries (10) summed.
+    return {8 + 18 * (steps - 1) + 6, 8 + 8 * (steps - 1) + 30 * steps};
+  // Forward: a result in float32 (6), difference (12), product (8), sum (12). Backward: gradients
+  // are zeroed (12), those of keys and values are summed and joined (26) and packed (16), those of
+  // the queries summed (10), and all rounded (18).
+  return {8 + 8 * (steps - 1) + 6 + 38 * (steps - 1) + 6,
+          12 + 8 + 8 * (steps - 1) + 52 * steps + 18};
 }
 
 // torchtitan's policy for gated layers, train_spec's selective operator checkpointing, recomputes
@@ -152,27 +222,31 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   const Sizes s = sizes_of(model, plan);
   const std::vector<Gemm> gemms = linear(model, s);
   const double speed = plan.fp8 ? cost.fp8_gain : 1;
-  const Attention attends = attention(model, plan, cost);
+  const Directions attends = attention(model, plan, cost);
   // The share of the element-wise traffic that remains after torch.compile fused kernels.
   const double compiled = plan.compiled ? cost.compiled_traffic : 1;
   const double whole_ranks = plan.sequence_parallel ? s.tensor : 1;
-  // kForward and kBackward are for a feed-forward block of 4 times the width, without a gate.
-  const double wide = s.block_tokens / s.tokens * s.ffn / (4 * s.hidden) * (model.gated ? 1.5 : 1);
   // Sorting tokens by their experts, and back: each read and written, twice.
   const double sorting =
       model.experts > 0 ? traffic_seconds(cost, 8 * s.block_tokens * s.hidden / whole_ranks) : 0;
-  const auto element_wise = [&](const Traffic& bytes) {
-    return traffic_seconds(cost, compiled * s.tokens * s.hidden *
-                                     (bytes.whole / whole_ranks + bytes.split * wide / s.tensor));
+  const auto seconds = [&](const Traffic& bytes, double merging) {
+    return traffic_seconds(
+        cost,
+        s.tokens * s.hidden *
+            (compiled * (bytes.whole / whole_ranks + bytes.split / s.tensor) + merging / s.tensor));
   };
+  const LayerTraffic traffic = element_wise(model, plan, s);
+  const Directions merging = plain_merging(plan);
   const bool fused = model.fused_attention || fuses_softmax(model, plan);
   LayerTimes times;
-  times.forward.kernels =
-      forward_seconds(cost, gemms, speed) + attends.forward + element_wise(kForward) + sorting;
-  times.backward.kernels =
-      backward_seconds(cost, gemms, speed) + attends.backward + element_wise(kBackward) + sorting;
+  times.forward.kernels = forward_seconds(cost, gemms, speed) + attends.forward +
+                          seconds(traffic.forward, merging.forward) + sorting;
+  times.backward.kernels = backward_seconds(cost, gemms, speed) + attends.backward +
+                           seconds(traffic.backward, merging.backward) + sorting;
   times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
-  times.forward.context = times.backward.context = context_seconds(plan, cost, s);
+  const Directions context = context_seconds(plan, cost, s);
+  times.forward.context = context.forward;
+  times.backward.context = context.backward;
   times.forward.expert = times.backward.expert = expert_seconds(model, plan, cost, s);
   times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
   times.backward.launches = cost.launch_backward;
@@ -183,7 +257,8 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   // operations between them, Megatron the attention (arXiv 2205.05198, section 5). Both keep a
   // fused attention.
   if (plan.recompute == Recompute::selective && model.gated) {
-    times.recompute.kernels = every_second_product(cost, s, gemms, speed) + element_wise(kForward);
+    times.recompute.kernels =
+        every_second_product(cost, s, gemms, speed) + seconds(traffic.forward, 0);
     // With sequence parallelism an all-gather is half of an all-reduce.
     times.recompute.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
     times.recompute.launches = times.forward.launches / 2;

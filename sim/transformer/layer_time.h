@@ -29,6 +29,8 @@ struct LayerTimes {
 //   element-wise operations, norms and dropouts by their bytes
 //   tensor-parallel collectives: two all-reduces each way (arXiv 1909.08053, section 3), or as many
 //               bytes as all-gathers and reduce-scatters with sequence parallelism
+//   PyTorch's own operators (TrainingPlan::plain_kernels): more bytes where no compiler fuses them,
+//               and another context parallelism
 //   experts     of a mixture: their products, for the tokens of the fullest rank; an all-to-all of
 //               the tokens before and after them, each way; if tensor ranks split them,
 //               an all-gather of all their tokens instead of the layer's second all-reduce

@@ -313,6 +313,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
                                          : Recompute::none;
   // For example tech "FSDP + compile + fp8", quant "float8".
   const std::string how = fmt::format("{} {}", row.text("tech"), row.text("quant"));
+  plan.plain_kernels = true;
   plan.compiled = how.find("compile") != std::string::npos || row.has("vanilla");
   plan.fp8 = how.find("fp8") != std::string::npos || how.find("float8") != std::string::npos;
   plan.overlapped_tensor = how.find("asyncTP") != std::string::npos;

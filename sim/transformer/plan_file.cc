@@ -136,6 +136,7 @@ class PlanReader {
     plan.overlapped_pipeline = overlap.value("pipeline", false);
     plan.fp8 = root_.value("dtype", "bfloat16") == "float8";
     plan.compiled = root_.value("compile", false);
+    plan.plain_kernels = root_.value("kernels", "fused") == "pytorch";
     plan.short_gradients = root_.value("gradient_dtype", "float32") == "bfloat16";
     const std::int64_t gpus = root_["gpus"];
     const std::int64_t of_model = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
@@ -201,6 +202,10 @@ class PlanReader {
     if (plan.sequence_parallel)
       whole(plan.sequence / plan.context, plan.context > 1 ? "sequence / context" : "sequence",
             plan.tensor, "tensor, over which sequence_parallel cuts it,", "/tensor");
+    if (plan.plain_kernels && !out_.model.gated)
+      read_.refuse("/kernels",
+                   "PyTorch's operators are counted for gated layers, and this model has none",
+                   "leave kernels out, or give the model gated: true");
     check_schedule();
   }
 

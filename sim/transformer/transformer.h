@@ -78,7 +78,8 @@ struct TrainingPlan {
   bool overlapped_pipeline = false;   // sends between pipeline stages
   bool fp8 = false;                   // linear layers multiply in 8 bits
   bool compiled = false;              // element-wise operations are fused by a compiler
-  bool short_gradients = false;       // kept and summed in 16 bits instead of float32
+  bool plain_kernels = false;  // PyTorch's own operators, as in torchtitan, not fused ones by hand
+  bool short_gradients = false;  // kept and summed in 16 bits instead of float32
 
   // Bytes of a gradient, in memory (zero3 keeps float32 in any case) and on the wire.
   double gradient_bytes() const { return short_gradients ? 2 : 4; }

@@ -138,6 +138,7 @@ void Sandbox::write_foreign() const {
         "shared/profiles/rank_" + rank + ".pt.trace.json",
         std::regex_replace(profile, std::regex("\"rank\": 0,"), "\"rank\": " + rank + ","));
   folder_.write("rank_0.jsonl", TempDir::read(corpus + "nsys/one_rank"));
+  folder_.write("rank_0.sqlite", TempDir::read(corpus + "nsys/database"));
   const std::string work = TempDir::read(corpus + "kineto/work");
   fs::create_directories(folder_.file("profiles"));
   for (const std::string rank : {"0", "1"})

@@ -1,5 +1,7 @@
 // Readers keep to the memory that their headers promise, on files made of the smallest records that
 // cost anything: what a format's usual files need says nothing of a hostile one.
+#include <sqlite3.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -83,6 +85,26 @@ Json nccl_kernel(int i) {
 // Work of the device ("kernel") or of the host ("cuda_runtime"), as short as it can be.
 Json short_work(const char* category, const char* name, int at, const Json& args = Json::object()) {
   return {{"cat", category}, {"name", name}, {"ts", at}, {"dur", 1}, {"args", args}};
+}
+
+// A report as SQLite database, with the table `ns` of kRecords numbers while it is made.
+std::string nsys_database(const std::string& statements) {
+  const std::string all = fmt::format(
+      R"(CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+         CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, "end" INT, shortName INT);
+         CREATE TEMP TABLE ns AS WITH RECURSIVE s(n) AS
+           (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {}) SELECT n FROM s;
+         {})",
+      kRecords, statements);
+  sqlite3* database = nullptr;
+  sqlite3_open(":memory:", &database);
+  EXPECT_EQ(sqlite3_exec(database, all.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_int64 size = 0;
+  unsigned char* const bytes = sqlite3_serialize(database, "main", &size, 0);
+  std::string out(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
+  sqlite3_free(bytes);
+  sqlite3_close(database);
+  return out;
 }
 
 // A kernel of a report of Nsight Systems, as short as it can be.
@@ -258,6 +280,22 @@ const std::vector<Case>& cases() {
                "\"deviceId\":{},\"kernel\":{{}}}}}}\n",
                std::int64_t{i} << 24U, i);
          });
+       }},
+      {"nsys_database_work", nsys_format(), kNsysDatabaseMemoryFactor,
+       [] {
+         return nsys_database("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT n, n, 0 FROM ns;");
+       }},
+      {"nsys_database_calls", nsys_format(), kNsysDatabaseMemoryFactor,
+       [] {
+         return nsys_database(
+             "INSERT INTO StringIds VALUES(0, 'ncclDevKernel_AllReduce_Sum');"
+             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT n, n, 0 FROM ns;");
+       }},
+      {"nsys_database_strings", nsys_format(), kNsysDatabaseMemoryFactor,
+       [] {
+         return nsys_database(
+             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(0, 0, 0);"
+             "INSERT INTO StringIds SELECT n, '' FROM ns;");
        }},
       {"nccl_calls", nccl_log_format(), kNcclLogMemoryFactor,
        [] {

@@ -94,6 +94,7 @@ Format watchdog_log_format();
 inline constexpr std::size_t kFlightRecorderMemoryFactor = 160;
 inline constexpr std::size_t kKinetoMemoryFactor = 12;
 inline constexpr std::size_t kNsysMemoryFactor = 24;
+inline constexpr std::size_t kNsysDatabaseMemoryFactor = 96;  // its smallest rows have ten bytes
 inline constexpr std::size_t kExecutionTraceMemoryFactor = 12;
 inline constexpr std::size_t kChakraMemoryFactor = 96;
 inline constexpr std::size_t kNcclLogMemoryFactor = 24;

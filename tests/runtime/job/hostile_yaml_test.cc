@@ -25,8 +25,10 @@ std::string repeated(const std::string& part, int times) {
 }
 
 TEST(HostileYaml, NothingAtAll) {
-  EXPECT_EQ(error_of_text(""),
-            "bad.yaml:1:1: error: the file is empty\n  fix: begin with \"lockstep: 1\"");
+  EXPECT_EQ(
+      error_of_text(""),
+      "bad.yaml:1:1: error: the file is empty\n  fix: begin with \"lockstep: 1\" (a scenario), "
+      "\"plan: 1\", \"machine: 1\" or \"sweep: 1\"");
   EXPECT_THAT(error_of_text("# only a comment\n"), HasSubstr("the file is empty"));
 }
 

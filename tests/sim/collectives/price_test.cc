@@ -2,9 +2,11 @@
 #include "sim/collectives/price.h"
 
 #include <cmath>
+#include <string>
 
 #include <gtest/gtest.h>
 
+#include "base/embedded_file.h"
 #include "sim/collectives/closed_form.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/work_time.h"
@@ -66,6 +68,22 @@ TEST(Price, IsWhatWasMeasuredWhereItWasMeasured) {
             PriceSource::tuning);
   EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKibi}}, packed(16, 8), machine)->source,
             PriceSource::tuning);
+}
+
+// Of a large buffer, ranks of a second node do not make a call faster: their links are as slow, and
+// the network is no faster. (A few percent: over the network NCCL finds other channels.)
+TEST(Price, MoreNodesAreNotFaster) {
+  for (const EmbeddedFile& file : shipped_machines()) {
+    const Machine machine = shipped(std::string(machine_name_of(file)).c_str());
+    if (machine.links.size() < 2) continue;
+    const std::int64_t node = machine.ranks_per_node;
+    for (const trace::Op op :
+         {trace::Op::all_gather, trace::Op::reduce_scatter, trace::Op::broadcast})
+      for (const std::int64_t nodes : {2, 4, 32})
+        EXPECT_GT(micros(machine, op, nodes * node, 4 * kGibi),
+                  0.95 * micros(machine, op, node, 4 * kGibi))
+            << file.path << " " << trace::op_name(op) << " " << nodes;
+  }
 }
 
 // The three sources are models of one machine. They agree at large sizes, where only bandwidth

@@ -73,6 +73,20 @@ TEST(NcclTuning, RingsOverNodesPostToTheNetwork) {
               8.4 + 28 * 6.0 + 2 * 14.0 + transfer(8, 192 * 16 / 30.0), 1e-9);
 }
 
+// 64 channels of 48 GB/s over the network would be 3072 GB/s over each rank's NVLink, which has
+// 360.
+TEST(NcclTuning, RingsOverNodesPassTheLinksInside) {
+  NcclTuning many = hopper();
+  many.between->ring = *parse_nccl_channels("64x48GB/s");
+  constexpr std::int64_t kSize = std::int64_t{1} << 30U;
+  for (const P p : {P::ll128, P::simple}) {
+    const double more = *estimate(A::ring, p, kTwoNodes, 2 * kSize, many, trace::Op::all_gather) -
+                        *estimate(A::ring, p, kTwoNodes, kSize, many, trace::Op::all_gather);
+    const double share = p == P::simple ? 1 : 0.92;
+    EXPECT_NEAR(more, transfer(kSize, share * 360 * 8 / 7.0 * 16 / 15), 1e-6 * more);
+  }
+}
+
 TEST(NcclTuning, TreesAreCorrectedBySize) {
   // 64 KiB is 2^10 times 64 B.
   EXPECT_NEAR(

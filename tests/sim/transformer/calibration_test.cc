@@ -35,6 +35,16 @@ TEST(Calibration, RefusesFilesThatAreWrong) {
               HasSubstr("no section \"transformer\""));
 }
 
+// A plan's calibration is looked for beside the plan.
+TEST(Calibration, AMistypedNameIsCorrected) {
+  for (const char* given : {"h100-clusters", "/nowhere/h100-clusters"}) {
+    const Result<Calibration> read = load_calibration(given, "");
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().message, "no file or shipped calibration is called \"h100-clusters\"");
+    EXPECT_EQ(read.error().fix, "did you mean \"h100-cluster\"?");
+  }
+}
+
 TEST(Calibration, ParametersAreThoseOfTheSchema) {
   const nlohmann::json schema = nlohmann::json::parse(machine_schema());
   const nlohmann::json& keys = schema["properties"]["transformer"]["properties"];

@@ -176,20 +176,21 @@ TEST_P(PlanRefuses, WithLocationAndReason) {
 
 INSTANTIATE_TEST_SUITE_P(
     Keys, PlanRefuses,
-    ::testing::Values(Refused{"tensors", "tensors: 4", "24:1", "did you mean \"tensor\"?"},
-                      Refused{"nodes", "nodes: 8", "24:1", "unknown key \"nodes\""},
-                      Refused{"gpus", "", "1:1", "the key \"gpus\" is missing"},
-                      Refused{"gpu_memory", "gpu_memory: 80", "13:13", "should be text"},
-                      Refused{"gpu_memory", "gpu_memory: '80'", "13:13", "\"80\" has no unit"},
-                      Refused{"gpu_memory", "gpu_memory: 0GB", "13:13", "without memory"},
-                      Refused{"gpus", "gpus: 0", "12:7", "at least 1"},
-                      Refused{"gpus", "gpus: 1e9", "12:7", "whole number"},
-                      Refused{"gpus", "gpus: 99999999999999999999999999", "12:7", "should be"},
-                      Refused{"gpus", "gpus: -8", "12:7", "at least 1"},
-                      Refused{"gpus", "gpus: 1048577", "12:7", "at most 1048576"},
-                      Refused{"zero", "zero: 4", "20:7", "at most 3"},
-                      Refused{"recompute", "recompute: some", "23:12",
-                              "one of none, selective and full"}));
+    ::testing::Values(
+        Refused{"tensors", "tensors: 4", "24:1", "did you mean \"tensor\"?"},
+        Refused{"nodes", "nodes: 8", "24:1", "unknown key \"nodes\""},
+        Refused{"gpus", "", "1:1", "the key \"gpus\" is missing"},
+        Refused{"kernels", "kernels: pytorch", "24:10", "counted for gated layers"},
+        Refused{"gpu_memory", "gpu_memory: 80", "13:13", "a quantity has its unit, like 80GB"},
+        Refused{"gpu_memory", "gpu_memory: '80'", "13:13", "\"80\" has no unit"},
+        Refused{"gpu_memory", "gpu_memory: 0GB", "13:13", "without memory"},
+        Refused{"gpus", "gpus: 0", "12:7", "at least 1"},
+        Refused{"gpus", "gpus: 1e9", "12:7", "whole number"},
+        Refused{"gpus", "gpus: 99999999999999999999999999", "12:7", "should be"},
+        Refused{"gpus", "gpus: -8", "12:7", "at least 1"},
+        Refused{"gpus", "gpus: 1048577", "12:7", "at most 1048576"},
+        Refused{"zero", "zero: 4", "20:7", "at most 3"},
+        Refused{"recompute", "recompute: some", "23:12", "one of none, selective and full"}));
 
 INSTANTIATE_TEST_SUITE_P(
     WhatDoesNotFitTogether, PlanRefuses,

@@ -41,6 +41,7 @@ std::vector<std::pair<std::string, std::string>> samples() {
       {"nsys", "{\"data\":[\"first\"]}\n{\"Type\":48,\"TraceProcessEvent\":{\"startNs\":\"1\""},
       {"nsys", R"({"Type":79,"CudaEvent":{"startNs":"140564259","endNs")"},
       {"nsys", R"({"type":"String","id":"3720","value":"cudaLaunchKernel_v7000"})"},
+      {"nsys", "SQLite format 3\0\x10\0\1\1"s},
       {"chakra", R"({"workload_graph": [{"Id": 2, "Name": "a", "NodeType": 4)"},
       {"execution-trace",
        R"({"schema": "1.0.2-chakra.0.0.4", "pid": 7, "start_ts": 1, "nodes": [{"id": 1)"},

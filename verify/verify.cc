@@ -263,8 +263,9 @@ void add_deviations(const Context& context, Causes& causes) {
       const bool is_first = !deviates[g];
       deviates[g] = true;
       std::optional<Cause> odd;
-      if (is_first && is_by_numbers_alone(context, d) &&
-          is_odd_program_of_others(context, d.deviants, d.reference, d.got.call)) {
+      if (is_first && ((is_by_numbers_alone(context, d) &&
+                        is_odd_program_of_others(context, d.deviants, d.reference, d.got.call)) ||
+                       is_beginning_of(context, d))) {
         odd = explain_odd_program(context, *context.odd_program);
       }
       causes.add(odd ? std::move(*odd) : explain_deviation(context, d));

@@ -184,4 +184,12 @@ bool is_odd_program_of_others(const Context& context, const std::vector<std::uin
          std::all_of(others.begin(), others.end(), is_odd);
 }
 
+bool is_beginning_of(const Context& context, const Deviation& d) {
+  const OddProgram* const odd = context.odd_program;
+  return odd != nullptr && odd->is_certain && odd->deviants == d.deviants &&
+         d.got.call != kNoCall && odd->index < d.got.call &&
+         ((odd->kind == Kind::missing && d.kind == Deviation::Kind::missing) ||
+          (odd->kind == Kind::extra && d.kind == Deviation::Kind::extra));
+}
+
 }  // namespace lockstep::verify

@@ -30,6 +30,11 @@ std::optional<Cause> explain_odd_program(const Context& context, const OddProgra
 bool is_odd_program_of_others(const Context& context, const std::vector<std::uint32_t>& deviants,
                               const std::vector<std::uint32_t>& others, std::uint32_t index);
 
+// Whether the ranks of the deviation are those of the job's odd program, and left out, or added,
+// calls before it already: what came next paired with calls of the same form, and only lines of the
+// program, or names, tell them apart.
+bool is_beginning_of(const Context& context, const Deviation& deviation);
+
 // Finds all-to-alls whose splits contradict each other: rank 0 sends 4 elements to rank 1, which
 // expects 5. Comparing the calls of two ranks field by field cannot show this.
 // O(members²) per all-to-all with splits; consecutive equal ones are checked once.

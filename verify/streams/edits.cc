@@ -166,7 +166,8 @@ Edit EditFinder::find(Side ref, Side dev) {
       expected.what == got.what && got.what.value != 0 &&
       tables_.signatures[expected.signature].op == tables_.signatures[got.signature].op;
   const bool stops_there = dev.left() == 1 && !dev.ended;
-  if (edit.kind != EditKind::missing && stops_there && !same_identity) {
+  const bool is_new = edit.kind == EditKind::extra && comes_from_a_new_line(ref, dev);
+  if (edit.kind != EditKind::missing && stops_there && !same_identity && !is_new) {
     // The deviant hangs in this one call, so the script had nothing to align. If the reference
     // issues the call later, the calls before it were left out: reference a b c d, deviant hangs in
     // c, so a and b are missing.
@@ -238,7 +239,8 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
     return replacement_cost(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));
   };
   const FirstEdit first = first_edit(problem);
-  // Nothing in the window agrees: the sequences may be shifted by more calls than it holds.
+  // Nothing in the window agrees: the sequences may be shifted by more calls than it holds, or by
+  // more than there are calls of the deviant, so that it is cheaper to replace them all.
   if (first.agreement == 0 && problem.deviant > 1) {
     if (const auto far = far_shift(ref, dev)) return *far;
   }
@@ -258,13 +260,14 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
 std::optional<Edit> EditFinder::far_shift(const Side& ref, const Side& dev) {
   // Two consecutive calls must match, because a single one (a barrier) recurs by chance.
   const Token got = dev.token();
-  for (std::size_t n = kWindow; n <= Sequence::kHistory; ++n) {
+  const Token then = dev.sequence.token(dev.next + 1);
+  for (std::size_t n = 1; n <= Sequence::kHistory; ++n) {
     const auto there = ref.sequence.ahead(ref.next + n);
     if (!there) break;
     const auto second = ref.sequence.ahead(ref.next + n + 1);
-    if (match(*there, got) && second && match(*second, dev.sequence.token(dev.next + 1))) {
-      return Edit{EditKind::missing, n};
-    }
+    // Only recorded calls of the reference can be reported as left out.
+    if (match(*there, got) && second && match(*second, then))
+      return Edit{EditKind::missing, std::min(n, ref.left())};
   }
   const Token expected = ref.token();
   for (std::size_t n = kWindow; n <= Sequence::kHistory && n + 1 < dev.left(); ++n) {
@@ -287,6 +290,14 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   if (same_call(agreement_, expected, got, /*with_step=*/false)) return {EditKind::missing, 1};
   const bool unnamed = expected.what.value == 0 || got.what.value == 0;
   if (unnamed && comes_from_a_new_line(ref, dev)) return {EditKind::extra, 1};
+  // Where one hangs there, gathers from different lines are those of two parts of the model, and
+  // not one in two sizes. A reduction from another line may be one too many: a metric.
+  const bool one_stops = (dev.left() == 1 && !dev.ended) || (ref.left() == 1 && !ref.ended);
+  const trace::Op op = tables_.signatures[got.signature].op;
+  const bool gathers = op == trace::Op::all_gather || op == trace::Op::all_gather_into_tensor;
+  if (unnamed && one_stops && gathers && is_at_another_line(ref, dev) &&
+      agreement_.differences(expected.signature, got.signature) == kDifferentSize)
+    return {EditKind::missing, 1};
   if (expected.what == got.what || unnamed) return replaced;
   const bool alike = agreement_.agree(expected.signature, got.signature);
   const bool goes_on = dev.left() > 1;
@@ -304,14 +315,19 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   return same_operation ? Edit{EditKind::missing, 1} : replaced;
 }
 
+bool EditFinder::is_at_another_line(const Side& ref, const Side& dev) {
+  const trace::StringId expected = ref.sequence.location(ref.next);
+  const trace::StringId got = dev.sequence.location(dev.next);
+  return expected.value != 0 && got.value != 0 && expected != got;
+}
+
 bool EditFinder::comes_from_a_new_line(const Side& ref, const Side& dev) {
   const trace::StringId expected = ref.sequence.location(ref.next);
   const trace::StringId got = dev.sequence.location(dev.next);
-  const bool known = expected.value != 0 && got.value != 0 && expected != got;
   // Another operation may as well belong to a part of the program that all come to (a checkpoint).
   const bool same_operation =
       tables_.signatures[ref.token().signature].op == tables_.signatures[dev.token().signature].op;
-  return known && same_operation && dev.left() == 1 && !dev.ended &&
+  return is_at_another_line(ref, dev) && same_operation && dev.left() == 1 && !dev.ended &&
          dev.sequence.was_at(dev.next, expected) && !dev.sequence.was_at(dev.next, got) &&
          !ref.sequence.was_at(ref.next, got);
 }

@@ -180,11 +180,13 @@ class EditFinder {
   std::optional<Edit> across_steps(const Side& ref, const Side& dev) const;
   // The first edit of the cheapest script.
   Edit cheapest(const Side& ref, const Side& dev);
-  // An omission or addition of more calls than the script's window holds: a whole branch of a large
-  // model.
+  // An omission that the script does not see, or an addition of more calls than its window holds: a
+  // whole branch of a large model.
   std::optional<Edit> far_shift(const Side& ref, const Side& dev);
   // Interprets a replacement: a wrong form, other parameters, an omission or an addition.
   Edit refine(const Edit& replaced, const Side& ref, const Side& dev);
+  // Whether the two calls come from different lines of the program; false where one is unknown.
+  static bool is_at_another_line(const Side& ref, const Side& dev);
   // Whether the deviant hangs in such a call from a line of the program that neither side issued a
   // call from before, and knows the line of the reference's call: it came to a call of its own.
   bool comes_from_a_new_line(const Side& ref, const Side& dev);

@@ -124,6 +124,9 @@ std::uint32_t RankPrograms::distance(std::uint32_t r, std::uint32_t message) con
 void RankPrograms::find_rings() {
   using Distances = std::set<std::pair<trace::Op, std::uint32_t>>;
   std::map<std::uint32_t, std::map<Distances, std::uint32_t>> by_group;
+  // By group and distance: whether messages go up and down in the order of the group.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::set<bool>> directions;
+  std::set<std::uint32_t> closed;  // groups with both, over one distance
   for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
     if (peers_[r].empty()) continue;
     std::vector<Distances> own(groups_[r].list.size());
@@ -131,6 +134,9 @@ void RankPrograms::find_rings() {
       const trace::Call& call = calls(r)[c];
       if (!is_message(call)) continue;
       own[groups_[r].of_call[c]].emplace(run_.tables.signatures[call.signature].op, distance(r, c));
+      std::set<bool>& seen = directions[{call.group.value, distance(r, c)}];
+      seen.insert(peers_[r][c] > group_of(r, c).index);
+      if (seen.size() == 2) closed.insert(call.group.value);
     }
     for (std::size_t g = 0; g < own.size(); ++g) {
       if (own[g].empty()) continue;
@@ -142,7 +148,8 @@ void RankPrograms::find_rings() {
   for (const auto& [group, distances] : by_group) {
     std::uint32_t most = 0;
     for (const auto& [seen, ranks] : distances) most = std::max(most, ranks);
-    if (sizes_[group] >= 3 && most + 1 >= sizes_[group]) rings_.insert(group);
+    if (sizes_[group] >= 3 && most + 1 >= sizes_[group] && closed.contains(group))
+      rings_.insert(group);
   }
   find_pairs();
 }

@@ -64,8 +64,8 @@ class RankPrograms {
   }
   bool is_message(const trace::Call& call) const { return message_[call.signature.value]; }
   bool has_messages(trace::GroupId group) const { return sizes_.contains(group.value); }
-  // Groups whose members, but at most one, send and receive over the same distances. The first and
-  // the last stage of a pipeline lack a side.
+  // Groups whose members, but at most one, send and receive over the same distances, also from the
+  // last to the first. The first and the last stage of a pipeline lack a side.
   bool is_ring(trace::GroupId group) const { return rings_.contains(group.value); }
   // Of a group with messages.
   std::uint32_t size_of(trace::GroupId group) const { return sizes_.at(group.value); }

@@ -82,10 +82,16 @@ class Choice {
     if (!may_be_skip) {
       if (const auto p = only([&](std::size_t c) { return was_made_before(c); })) return p;
     }
-    if (const auto p = only([&](std::size_t c) {
-          return at_.sequence(c).seen_after(at_.cursors()[c].next, at_.next_token(c));
-        }))
-      return p;
+    // Where one blocks in its call, only the other one has calls after it.
+    const bool all_go_on = std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
+      return at_.calls_left(at_.longest(parties_[p])) > 1;
+    });
+    if (all_go_on) {
+      if (const auto p = only([&](std::size_t c) {
+            return at_.sequence(c).seen_after(at_.cursors()[c].next, at_.next_token(c));
+          }))
+        return p;
+    }
     // If all calls begin a step, the one that is the first of its stream.
     if (std::all_of(largest_.begin(), largest_.end(),
                     [&](std::size_t p) { return begins_step(parties_[p][0]); })) {

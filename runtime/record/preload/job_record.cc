@@ -27,16 +27,13 @@
 #include "base/launcher.h"
 #include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/preload/python_program.h"
+#include "runtime/record/preload/rank_process.h"
 #include "trace/formats/ring/ring_file.h"
 
 namespace lockstep::runtime {
 namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
-
-void refuse(const std::string& why) {
-  std::fprintf(stderr, "liblockstep_record: nothing is recorded: %s\n", why.c_str());
-}
 
 // The version of the LibTorch that this process loaded; empty: it does not say.
 std::string loaded_version() {
@@ -55,8 +52,16 @@ std::uint64_t capacity() {
   return events;
 }
 
-// Which run of the job this is: what the first rank that asks puts into the store over which the
-// ranks found each other, the time and its process. Empty where there is no store.
+// A mark for a run of the job: the time, and this process.
+std::string new_run() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  // 19 digits until the year 2286, so that later runs are greater as texts.
+  return std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) + "-" +
+         std::to_string(::getpid());
+}
+
+// Which run of the job this is: the mark that the first rank that asks puts into the store over
+// which the ranks found each other. Empty where there is no store.
 template <typename Group>
 std::string run_of_job(const Group& group) {
   if constexpr (requires { group.getStore(); }) {
@@ -68,11 +73,7 @@ std::string run_of_job(const Group& group) {
       // torchrun's store outlives the ranks, and is used again when they are restarted.
       const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
       const std::string key = std::string("lockstep/run/") + (attempt == nullptr ? "0" : attempt);
-      const auto now = std::chrono::system_clock::now().time_since_epoch();
-      // 19 digits until the year 2286, so that later runs are greater as texts.
-      const std::string mine =
-          std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) + "-" +
-          std::to_string(::getpid());
+      const std::string mine = new_run();
       const std::vector<std::uint8_t> agreed =
           store->compareSet(key, std::vector<std::uint8_t>(), {mine.begin(), mine.end()});
       return {agreed.begin(), agreed.end()};
@@ -213,13 +214,73 @@ void JobRecord::start_hang_watch() {
   }
 }
 
-void JobRecord::open(const c10d::ProcessGroup& first) {
-  const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
-  if (folder == nullptr || *folder == '\0') return refuse("LOCKSTEP_RECORD_DIR is not set");
-  if (const std::string loaded = loaded_version(); !loaded.empty() && loaded != TORCH_VERSION) {
-    return refuse("it was built for LibTorch " TORCH_VERSION ", and this process has " + loaded +
-                  "; scripts/build-recorder builds it for the one that you have");
+void JobRecord::follow_from_start() {
+  if (::getenv("LOCKSTEP_RECORD_DIR") == nullptr || find_launcher(::getenv) == nullptr) return;
+  loaded_by_ = ::getpid();
+  ::on_exit(&JobRecord::at_exit_without_group, this);
+  when_python_imports_torch([this] {
+    loaded_version_ = loaded_version();
+    if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
+      python->on_uncaught([this](const std::string& what) { raised(what); });
+  });
+}
+
+void JobRecord::raised(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (recorder_) {
+    recorder_->raised(what);
+  } else {
+    raised_early_ = what;
   }
+}
+
+// LibTorch's own objects may be gone by then.
+void JobRecord::at_exit_without_group(int status, void* job) {
+  auto& self = *static_cast<JobRecord*>(job);
+  if (status == 0 || ::getpid() != self.loaded_by_) return;
+  const std::unique_lock lock(self.mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || self.tried_ || !is_python()) return;
+  const std::optional<LaunchedRank> rank = started_as_rank();
+  if (!rank) return;
+  self.tried_ = true;
+  trace::RingWriter::Options options;
+  options.rank = trace::Rank(rank->rank);
+  options.world_size = rank->world_size;
+  options.job = new_run();
+  if (!self.make_ring(options)) return;
+  self.recorder_->raised(!self.raised_early_.empty() ? self.raised_early_
+                                                     : "SystemExit: " + std::to_string(status));
+  self.ring_->finish(trace::End::exception);
+}
+
+bool JobRecord::make_ring(trace::RingWriter::Options options) {
+  const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
+  const auto refuse = [](const std::string& why) {
+    std::fprintf(stderr, "liblockstep_record: nothing is recorded: %s\n", why.c_str());
+    return false;
+  };
+  if (folder == nullptr || *folder == '\0') return refuse("LOCKSTEP_RECORD_DIR is not set");
+  if (!loaded_version_.empty() && loaded_version_ != TORCH_VERSION) {
+    return refuse("it was built for LibTorch " TORCH_VERSION ", and this process has " +
+                  loaded_version_ + "; scripts/build-recorder builds it for the one that you have");
+  }
+  if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
+  const std::string name = folder + ("/rank_" + std::to_string(options.rank.value));
+  options.path = name + ".ring";
+  options.program = ::program_invocation_short_name;
+  options.capacity = capacity();
+  auto ring = trace::RingWriter::create(options);
+  if (!ring) return refuse(ring.error().str());
+  ring_ = std::move(*ring);
+  own_pid_ = ::getpid();
+  recorder_ = std::make_unique<Recorder>(*ring_);
+  gpu_.emplace(*ring_, ::getenv);
+  stack_file_ = name + ".stack";
+  ::unlink(stack_file_.c_str());  // an earlier run's
+  return true;
+}
+
+void JobRecord::open(const c10d::ProcessGroup& first) {
   const Result<std::optional<LaunchedRank>> launched = launched_rank(::getenv);
   int rank = first.getRank();
   world_size_ = first.getSize();
@@ -227,28 +288,18 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
     rank = (*launched)->rank;
     world_size_ = (*launched)->world_size;
   }
-  if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
+  loaded_version_ = loaded_version();
   trace::RingWriter::Options options;
-  const std::string name = folder + ("/rank_" + std::to_string(rank));
-  options.path = name + ".ring";
   options.rank = trace::Rank(rank);
   options.world_size = world_size_;
   options.backend = first.getBackendName();
-  options.program = ::program_invocation_short_name;
   options.job = run_of_job(first);
-  options.capacity = capacity();
-  auto ring = trace::RingWriter::create(options);
-  if (!ring) return refuse(ring.error().str());
-  ring_ = std::move(*ring);
-  recorder_ = std::make_unique<Recorder>(*ring_);
-  gpu_.emplace(*ring_, ::getenv);
-  stack_file_ = name + ".stack";
-  ::unlink(stack_file_.c_str());  // an earlier run's
+  if (!make_ring(options)) return;
   ::on_exit(&JobRecord::at_exit, this);
   recording_job.store(this, std::memory_order_release);
   start_hang_watch();
   if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr) {
-    python->on_uncaught([this](const std::string& what) { recorder_->raised(what); });
+    python->on_uncaught([this](const std::string& what) { raised(what); });
     python->at_end([this] { let_go_of_calls(); });
     const char* const values = std::getenv("LOCKSTEP_RECORD_VALUES");
     constexpr const char* kWatchAll = "lockstep_watch_all";

@@ -42,6 +42,11 @@ class JobRecord {
   // from whoever ends a hung process, often in the handler of a signal.
   static void at_immediate_exit(int status);
 
+  // The library was loaded. From here on, a Python program that ends with an error before it made a
+  // group leaves a file, too, where a launcher started it as a rank. It holds the exception, or the
+  // exit status where the program had not imported torch.
+  void follow_from_start();
+
   // The program has just made this group: it is written, into the process's file, which is made
   // with the first one.
   void begin(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
@@ -71,6 +76,10 @@ class JobRecord {
   RecordedGroup* known_or_new(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                               RecordedGroup::Made made);  // the same
   void open(const c10d::ProcessGroup& first);
+  // Makes the file of the rank that the options name. False: standard error says why not.
+  bool make_ring(trace::RingWriter::Options options);
+  // An exception that the program does not catch.
+  void raised(const std::string& what);
   // True if a backend of the group reports completions.
   bool hook_into_all(c10d::ProcessGroup& group);
   WorkWatch& open_watch();
@@ -83,15 +92,19 @@ class JobRecord {
   void let_go_of_calls();
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
   static void at_exit(int status, void* job);
+  static void at_exit_without_group(int status, void* job);
 
   std::mutex mutex_;
-  bool tried_ = false;  // to open the file; guarded by mutex_
+  bool tried_ = false;          // to open the file; guarded by mutex_
+  std::string loaded_version_;  // of LibTorch; empty: not known yet
+  std::string raised_early_;    // before there was a file; guarded by mutex_
   int world_size_ = 0;
   std::unique_ptr<trace::RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::optional<GpuOfRank> gpu_;
   std::unique_ptr<WorkWatch> watch_;
-  const pid_t own_pid_ = ::getpid();
+  pid_t loaded_by_ = 0;   // the process that loaded this library; others were forked from it
+  pid_t own_pid_ = 0;     // the process that made the file
   std::mutex end_mutex_;  // guards the end mark, and what follows
   std::optional<trace::HangWatch> hang_, standstill_;
   std::string stack_file_;

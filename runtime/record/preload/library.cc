@@ -13,7 +13,8 @@
 // in inference mode. A call passes it once.
 //
 // The file begins with the first group that the program makes: a rank that fails before its first
-// call has one, too. Preloaded, it writes groups as they are made, so that their order is known.
+// call has one, too. One that fails before that leaves a file with its exception. Preloaded, it
+// writes groups as they are made, so that their order is known.
 //
 // Not seen: the brackets of coalesced calls, and what does not go through c10d (symmetric memory).
 #include <dlfcn.h>
@@ -110,6 +111,12 @@ void register_all(torch::Library& library) {
 }  // namespace lockstep::runtime
 
 TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) { lockstep::runtime::register_all(library); }
+
+namespace {
+__attribute__((constructor)) void follow_from_start() {
+  lockstep::runtime::JobRecord::of_process().follow_from_start();
+}
+}  // namespace
 
 // For whoever looks for the recorder of a torch: `lockstep record` reads this text in the file.
 extern "C" __attribute__((visibility("default"), used)) const char lockstep_records_torch[] =

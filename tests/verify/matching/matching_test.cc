@@ -314,6 +314,49 @@ TEST(Matching, CallsThatPairedWithOthersAreToldByTheirLines) {
 
 // DDP arranges its buckets once, after the first step, so two reductions follow each other first
 // after the second one. That is no reason to think that rank 1 should have come to a barrier.
+// A tower that runs once for images and, on ranks 0 and 1, once more for videos.
+TEST(Matching, APartThatRunsOnceMoreFromALineOfItsOwnIsTooMany) {
+  const auto rank = [](bool has_video) {
+    const std::string tower = "all_gather_into_tensor n=120 at=m.py:28; ";
+    const std::string layers = repeated("all_gather_into_tensor n=276 at=m.py:31; ", 3);
+    const std::string last = has_video ? "all_gather_into_tensor n=120 at=m.py:29 open; hung"
+                                       : "all_gather_into_tensor n=276 at=m.py:31 open; hung";
+    return repeated(tower + layers, 2) + tower + last;
+  };
+  EXPECT_THAT(judge({rank(true), rank(true), rank(false), rank(false)}),
+              StartsWith("extra-collective error proven culprits=0,1 group=world seq=9"));
+}
+
+// Rank 1 leaves out three gathers of its encoder, and blocks in the second one after them. Only
+// these three are told.
+TEST(Matching, NoMoreCallsAreLeftOutThanWereMade) {
+  const std::string step =
+      "all_gather_into_tensor n=1056; all_gather_into_tensor n=240; "
+      "all_gather_into_tensor n=816; all_gather_into_tensor n=816; " +
+      repeated("all_gather_into_tensor n=552; ", 3) +
+      repeated("reduce_scatter_tensor n=1104; ", 3) + "reduce_scatter_tensor n=480; ";
+  const std::string root = "all_gather_into_tensor n=1056; ";
+  const Report report = verify(
+      program({repeated(step, 7) + root + "all_gather_into_tensor n=240 open; hung",
+               repeated(step, 7) + root +
+                   "all_gather_into_tensor n=552; all_gather_into_tensor n=552 open; hung"}));
+  EXPECT_EQ(report.findings.at(0).message,
+            "rank 1 never issued all_gather_into_tensor of 240, which rank 0 issued as call 78 of "
+            "group world");
+}
+
+// In the first round, where nothing shows which is usual, gathers from two lines are two calls, and
+// from one line they may be one in two sizes.
+TEST(Matching, GathersFromTwoLinesAreNotOneInTwoSizes) {
+  const auto rank = [](int n, int line) {
+    return "all_gather_into_tensor n=64 at=m.py:10; " +
+           fmt::format("all_gather_into_tensor n={} at=m.py:{} open; hung", n, line);
+  };
+  EXPECT_THAT(judge({rank(1872, 28), rank(552, 31)}),
+              StartsWith("missing-collective error proven "));
+  EXPECT_THAT(judge({rank(1872, 28), rank(552, 28)}), StartsWith("size-mismatch error proven "));
+}
+
 TEST(Matching, WhatComesOnceIsNoHabit) {
   const std::string steps =
       "all_reduce n=8 at=t.py:3; broadcast n=2 root=0 at=t.py:3; all_reduce n=8 at=t.py:3; ";

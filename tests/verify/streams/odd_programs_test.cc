@@ -300,5 +300,41 @@ TEST(OddPrograms, ACallLeftOutInEachStepIsNotARoundTooMany) {
               StartsWith("missing-collective error proven culprits=1 group=tp0 seq=5"));
 }
 
+// Stages that all send to both neighbours before they receive. The first has none before it.
+TEST(OddPrograms, TheFirstStageOfAPipelineIsNotAnOddOneInARing) {
+  EXPECT_THAT(judge({"send peer=1 n=1 open; hung", "send peer=0 n=1 open; hung",
+                     "send peer=1 n=1 open; hung", "send peer=2 n=1 open; hung"}),
+              StartsWith("p2p-cycle error proven group=world seq=0"));
+}
+
+// Gathers of sharded parts of equal size. In step 2 ranks 1 and 3 leave out those of the encoder,
+// at line 71, so that each later one pairs with that of another layer, until a reduction meets one.
+TEST(OddPrograms, CallsLeftOutAreToldWhereTheyBeganToPairWithOthers) {
+  const auto rank = [](bool leaves_out) {
+    std::string out;
+    for (int step = 0; step < 3; ++step) {
+      const bool last = step == 2;
+      out += "all_gather_into_tensor n=580 at=m.py:82; ";
+      if (!last || !leaves_out) out += repeated("all_gather_into_tensor n=276 at=m.py:71; ", 2);
+      out += repeated("all_gather_into_tensor n=276 at=m.py:73; ", last && !leaves_out ? 2 : 3);
+      if (last && !leaves_out) return out + "all_gather_into_tensor n=276 at=m.py:73 open; hung";
+      if (last)
+        return out +
+               "all_gather_into_tensor n=276 at=m.py:82; "
+               "reduce_scatter_tensor n=1104 at=m.py:82 open; hung";
+      out += repeated("all_gather_into_tensor n=276 at=m.py:82; ", 1) +
+             repeated("reduce_scatter_tensor n=1104 at=m.py:82; ", 3);
+    }
+    return out;
+  };
+  const Report report = verify(program({rank(false), rank(true), rank(false), rank(true)}));
+  EXPECT_THAT(summary(report),
+              StartsWith("missing-collective error proven culprits=1,3 group=world seq=21"));
+  EXPECT_THAT(
+      report.findings.at(0).message,
+      HasSubstr("ranks 1, 3 never issued all_gather_into_tensor of 276 and the 1 call after "
+                "it, which ranks 0, 2 issued as call 21 of group world, m.py:71"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

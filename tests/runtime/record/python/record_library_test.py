@@ -550,6 +550,13 @@ class Command(Preloaded):
         self.assertNotIn("can never continue", done.stderr)
         self.assertIn("CLEAN", done.stdout.upper())
 
+    def test_a_rank_that_fails_before_its_first_group(self) -> None:
+        done = self.run_command(["restarts.py", "early"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("rank 1 raised an exception: FileNotFoundError: no checkpoint", done.stdout)
+        self.assertIn("(restarts.py:", done.stdout)
+        self.assertNotIn("no such file", done.stdout, "the exception of the first attempt")
+
     def test_a_job_that_can_never_continue_is_ended(self) -> None:
         done = self.record("inference", "skip")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

@@ -1,7 +1,8 @@
 """A launcher that starts its ranks again after one of them failed, as torchrun --max-restarts does.
 
-usage: restarts.py           starts two ranks, twice
-       restarts.py ATTEMPT   a rank. In the first attempt rank 1 raises, and its threads take their time.
+usage: restarts.py [early]       starts two ranks, twice
+       restarts.py VARIANT 0|1   a rank. In the first attempt rank 1 raises, and its threads take their
+                                 time. early: in the second one it raises before it makes a group
 """
 
 import os
@@ -14,12 +15,12 @@ import time
 RANKS = 2
 
 
-def launch():
+def launch(variant):
     for attempt in range(2):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        ranks = [subprocess.Popen([sys.executable, "-B", __file__, str(attempt)], env={
+        ranks = [subprocess.Popen([sys.executable, "-B", __file__, variant, str(attempt)], env={
             **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS),
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}) for rank in range(RANKS)]
         failed = ranks[1].wait() != 0
@@ -29,9 +30,11 @@ def launch():
     return failed
 
 
-def train(attempt):
+def train(variant, attempt):
     import torch
     import torch.distributed as dist
+    if variant == "early" and attempt == 1 and os.environ["RANK"] == "1":
+        raise FileNotFoundError("no checkpoint")
     dist.init_process_group("gloo")
     for step in range(3):
         if attempt == 0 and step == 1 and dist.get_rank() == 1:
@@ -39,9 +42,10 @@ def train(attempt):
             raise ValueError("no such file")
         dist.all_reduce(torch.ones(4))
     dist.destroy_process_group()
+    subprocess.run([sys.executable, "-c", "raise ValueError('of a helper')"])
 
 
-if len(sys.argv) > 1:
-    train(int(sys.argv[1]))
+if len(sys.argv) > 2:
+    train(sys.argv[1], int(sys.argv[2]))
 else:
-    sys.exit(launch())
+    sys.exit(launch(sys.argv[1] if len(sys.argv) > 1 else "late"))

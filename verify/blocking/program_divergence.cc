@@ -174,8 +174,9 @@ std::optional<Shift> shift_between(const Context& context, const Stream& longer,
 }
 
 // Whether the deviant rank, had it left out what the usual one does there, had left out messages,
-// too, and yet nobody waits in a message. So it left nothing out: its rounds are just fewer than
-// those of ranks elsewhere, and all of its peers have come to their ends with it.
+// too, and yet nobody waits in a message, and most of a group wait with it in its call. So it left
+// nothing out: its rounds are just fewer than those of ranks elsewhere, and all of its peers have
+// come to their ends with it.
 //
 //   rank 0 (usual)     reduce(tp0) send(4) | reduce(tp0) send(4) | waits in reduce(tp0)
 //   rank 1 (deviant)   reduce(tp0) send(5) | reduce(tp0) send(5) | waits in log(world)
@@ -187,6 +188,13 @@ bool would_have_left_messages(const Context& context, const ProgramDivergence& d
   const std::vector<trace::Call>& deviant = context.run.ranks[divergence.deviant].calls;
   const std::uint32_t at = divergence.index;
   if (at + 1 != deviant.size() || at >= usual.size()) return false;
+  const std::size_t its_point = context.where.point_of[divergence.deviant];
+  if (its_point == SIZE_MAX) return false;
+  const WaitPoint& point = context.where.wait_points[its_point];
+  if (point.group == WaitPoint::kPointToPoint ||
+      2 * point.waiting.size() <= context.groups[point.group].streams.size()) {
+    return false;
+  }
   const auto waits_in_message = [](const WaitPoint& p) {
     return p.group == WaitPoint::kPointToPoint;
   };

@@ -312,8 +312,6 @@ TEST(Matching, CallsThatPairedWithOthersAreToldByTheirLines) {
             "verdict clean");
 }
 
-// DDP arranges its buckets once, after the first step, so two reductions follow each other first
-// after the second one. That is no reason to think that rank 1 should have come to a barrier.
 // A tower that runs once for images and, on ranks 0 and 1, once more for videos.
 TEST(Matching, APartThatRunsOnceMoreFromALineOfItsOwnIsTooMany) {
   const auto rank = [](bool has_video) {
@@ -357,6 +355,8 @@ TEST(Matching, GathersFromTwoLinesAreNotOneInTwoSizes) {
   EXPECT_THAT(judge({rank(1872, 28), rank(552, 28)}), StartsWith("size-mismatch error proven "));
 }
 
+// DDP arranges its buckets once, after the first step, so two reductions follow each other first
+// after the second one. That is no reason to think that rank 1 should have come to a barrier.
 TEST(Matching, WhatComesOnceIsNoHabit) {
   const std::string steps =
       "all_reduce n=8 at=t.py:3; broadcast n=2 root=0 at=t.py:3; all_reduce n=8 at=t.py:3; ";

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(Matching, AgreeingRanksAreClean) {
   EXPECT_EQ(judge({"all_reduce n=8 redop=sum; barrier; clean",

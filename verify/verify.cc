@@ -344,6 +344,29 @@ void find_causes(const Context& context, OpenQuestions& questions, Causes& cause
   causes.add(check_samples(context, questions.unknown));
 }
 
+// Why ranks hang that issued every call over NCCL, where the order of the calls alone may tell: the
+// kernels of a device may keep each other from running. Nothing where all ranks issued their
+// collectives in one order. One replay, O(events).
+std::optional<Finding> deadlock_of_serial_devices(const Context& context) {
+  ReplayOptions options;
+  options.semantics = context.semantics;
+  options.follow_record = false;
+  options.serial = true;
+  const ReplayResult where = replay(context.run, context.groups, context.agreement, options);
+  const Context serial{context.run, context.groups,   where, context.modalities, context.agreement,
+                       false,       context.semantics};
+  for (const WaitCause& wait : wait_causes(where)) {
+    if (!wait.cycle) continue;
+    Finding f = explain_wait(serial, wait).finding;
+    f.certainty = Certainty::observed;
+    f.why +=
+        " Every call was issued, and completions were not recorded: this is how it ends where a "
+        "device runs its kernels one after the other.";
+    return f;
+  }
+  return std::nullopt;
+}
+
 // Ranks that a watchdog ended although they wait in no call, nobody waits for them, and no other
 // finding explains it.
 std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& questions) {
@@ -355,6 +378,7 @@ std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& q
   if (hung.empty()) return std::nullopt;
   if (context.semantics == CallSemantics::nccl &&
       !records_completion(context.run, context.semantics)) {
+    if (auto deadlock = deadlock_of_serial_devices(context)) return deadlock;
     questions.undecided.push_back(
         fmt::format("{} hung, every call was issued by all its members, and completions were not "
                     "recorded: a device, the network, or the hosts themselves may be stuck",

@@ -336,5 +336,58 @@ TEST(NcclRules, WithoutCompletionsACallThatAMemberNeverIssuedIsOpen) {
             "verdict inconclusive");
 }
 
+// A log of issued calls of a job that hung: each call was issued by all its members.
+std::string issued(const std::string& calls) {
+  return "group tp 0,1; group pp 0,1; " + calls + "hung";
+}
+
+// Kernels of a device may keep each other from running, so two orders explain the hang. Where all
+// ranks issue the calls in one order, nothing does.
+TEST(NcclRules, WithoutCompletionsTwoOrdersAreWhatMayHaveHung) {
+  const std::string layer = "all_reduce g=tp n=4 async open; ";
+  const std::string loss = "all_reduce n=1 async open; ";
+  const std::string usual = repeated(layer + layer + loss, 4);
+  const std::string late = repeated(layer + layer + loss, 2) + repeated(layer, 4) + loss + loss;
+  EXPECT_THAT(judge_as_nccl({issued(usual), issued(late)}),
+              StartsWith("missing-collective error observed culprits=1 group=world seq=2"));
+  EXPECT_EQ(judge_as_nccl({issued(usual), issued(usual)}), "verdict inconclusive");
+}
+
+// A rank that stands in a call that all issued may just not have come to its side of a message,
+// unless it went past it.
+TEST(NcclRules, WithoutCompletionsAMessageIsNotLateWhereTheRoundIsOver) {
+  const std::string head = "group dp 0,2; ";
+  const std::string reduce = "all_reduce n=8 g=dp async open; ";
+  const auto sends = [&](int n) {
+    return repeated("send peer=1 n=4 g=pp async open; ", n) + reduce;
+  };
+  const std::string receives = repeated("recv peer=0 n=4 g=pp async open; ", 8);
+  const std::string replica = head + issued(repeated(reduce, 4));
+  EXPECT_THAT(
+      judge_as_nccl({head + issued(repeated(sends(2), 3) + sends(1)), issued(receives), replica}),
+      StartsWith("p2p-unmatched error observed culprits=0"));
+  EXPECT_THAT(judge_as_nccl({head + issued(sends(2) + sends(1) + repeated(sends(2), 2)),
+                             issued(receives), replica}),
+              StartsWith("p2p-unmatched error observed culprits=0"));
+  // It may come to the send in its next round.
+  EXPECT_EQ(judge_as_nccl({head + issued(repeated(sends(2), 4)),
+                           issued(receives + "recv peer=0 n=4 g=pp async open; "), replica}),
+            "verdict inconclusive");
+}
+
+// A message as no rank sent one before, after which both went on.
+TEST(NcclRules, WithoutCompletionsALoneSendIsNoneThatIsLate) {
+  const std::string head = "group dp 1,2; ";
+  const std::string layers = repeated("all_reduce g=tp n=4 async open; ", 3);
+  const std::string reduce = "all_reduce n=8 g=dp async open; ";
+  const std::string send = "send peer=1 n=2 g=tp async open; ";
+  const std::string peer = head + issued(layers + layers + reduce);
+  const std::string replica = head + issued(reduce);
+  EXPECT_THAT(judge_as_nccl({issued(layers + send + layers), peer, replica}),
+              StartsWith("p2p-unmatched error observed culprits=0"));
+  // The peer may come to it after the call in which it stands.
+  EXPECT_EQ(judge_as_nccl({issued(layers + layers + send), peer, replica}), "verdict inconclusive");
+}
+
 }  // namespace
 }  // namespace lockstep::verify

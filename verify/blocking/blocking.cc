@@ -159,11 +159,15 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
   const WaitPoint& point = first_point(context, wait);
   const std::uint32_t root = wait.roots[0];
   // Without completions, nothing shows that the peer hangs. If the waiting rank never sent or
-  // received such a message before, the message itself may be the fault.
+  // received such a message before, the message itself may be the fault, and if the peer went on to
+  // what follows its side, it left that out.
   if (point.group == WaitPoint::kPointToPoint && !point.missing.empty() &&
-      !records_completion(context.run, context.semantics) &&
-      is_new_kind_of_message(context, point)) {
-    return explain_message(context, point);
+      !records_completion(context.run, context.semantics)) {
+    if (is_new_kind_of_message(context, point)) return explain_message(context, point);
+    if (issued_alone(context) && point.missing == wait.roots &&
+        went_past_message(context, point, root)) {
+      return left_out_message(context, point, root);
+    }
   }
   if (is_new_to_most(context, wait, point)) {
     Deviation extra = missing_at(context, point, point.missing);

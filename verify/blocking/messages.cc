@@ -117,6 +117,12 @@ std::optional<Cause> explain_left_out_collective(const Context& context, const W
   const auto lacks = [&](const std::vector<std::uint32_t>& ranks) {
     return std::binary_search(ranks.begin(), ranks.end(), made.rank);
   };
+  // A call that the rank issued after the message is not left out where it issued as many as peers.
+  const auto issued_as_many = [&](std::size_t group, std::uint32_t peer) {
+    const Stream* const own = stream_of(context.groups[group], made.rank);
+    const Stream* const theirs = stream_of(context.groups[group], peer);
+    return own != nullptr && theirs != nullptr && own->calls.size() >= theirs->calls.size();
+  };
   for (const std::uint32_t peer : message.missing) {
     if (context.where.point_of[peer] == SIZE_MAX) continue;
     const WaitPoint& point = context.where.wait_points[context.where.point_of[peer]];
@@ -126,7 +132,8 @@ std::optional<Cause> explain_left_out_collective(const Context& context, const W
     const bool most = 2 * point.waiting.size() > all ||
                       (2 * point.waiting.size() == all &&
                        is_usual(context.run, context.agreement, waiting) == Usual::yes);
-    const bool left_out = lacks(point.missing) || lacks(point.behind);
+    const bool left_out =
+        lacks(point.missing) || (lacks(point.behind) && !issued_as_many(point.group, peer));
     if (!most || !left_out) continue;
     const trace::GroupId group = context.groups[point.group].group;
     const CallRef of_peer = waiting_call(context, peer);
@@ -144,6 +151,61 @@ std::optional<Cause> explain_left_out_collective(const Context& context, const W
 }
 
 }  // namespace
+
+namespace {
+
+// Whether, of the rounds that the rank completed, one has a message like `side` less than each of
+// the others. A round ends with a call like the rank's newest one.
+//
+//   send send reduce | send reduce | send send reduce      the second round lacks one
+bool is_one_less_in_a_round(const Context& context, std::uint32_t rank, const trace::Call& side) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  std::vector<std::size_t> messages(1, 0);  // by round
+  for (const trace::Call& call : calls) {
+    if (is_same_of_program(context.agreement, call, side)) ++messages.back();
+    if (is_same_of_program(context.agreement, call, calls.back())) messages.push_back(0);
+  }
+  messages.pop_back();
+  if (messages.size() < 2) return false;
+  std::sort(messages.begin(), messages.end());
+  return messages[0] + 1 == messages[1] && messages[1] == messages.back();
+}
+
+// The newest call by which the rank exchanged such messages with this peer; kNoCall: none.
+std::uint32_t newest_side(const Context& context, std::uint32_t rank, trace::Op op,
+                          trace::GroupId group, trace::Rank peer) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  for (std::size_t c = calls.size(); c-- > 0;) {
+    if (calls[c].group == group && calls[c].peer == peer && context.run.tables.op(calls[c]) == op)
+      return static_cast<std::uint32_t>(c);
+  }
+  return kNoCall;
+}
+
+}  // namespace
+
+bool went_past_message(const Context& context, const WaitPoint& message, std::uint32_t rank) {
+  const CallRef posted = waiting_call(context, message.waiting[0]);
+  const trace::Call& call = context.call(posted);
+  const trace::Op side = context.op(posted) == trace::Op::send ? trace::Op::recv : trace::Op::send;
+  const std::uint32_t newest =
+      newest_side(context, rank, side, call.group, context.run.ranks[posted.rank].rank);
+  if (newest != kNoCall) {
+    const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+    const auto left_out = left_out_by_its_past(context, rank, calls[newest]);
+    return (left_out && *left_out < calls.size()) ||
+           is_one_less_in_a_round(context, rank, calls[newest]);
+  }
+  if (!is_new_kind_of_message(context, message)) return false;
+  return std::any_of(context.groups.begin(), context.groups.end(), [&](const GroupStreams& group) {
+    const Stream* const waits = stream_of(group, posted.rank);
+    const Stream* const lacks = stream_of(group, rank);
+    if (waits == nullptr || lacks == nullptr || !group.comparable) return false;
+    const auto after = std::upper_bound(waits->calls.begin(), waits->calls.end(), posted.call);
+    return after != waits->calls.end() &&
+           lacks->calls.size() > static_cast<std::size_t>(after - waits->calls.begin());
+  });
+}
 
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
   return message_fault(context, message) == Fault::extra;

@@ -30,6 +30,12 @@ Cause explain_message(const Context& context, const WaitPoint& message);
 // message of the next round, which then matched instead.
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
 
+// Whether a rank that lacks its side of the message went past the place for it: where its past
+// predicts it, it issued another call; or of its rounds, one has such a message less than the
+// others; or the message is the first of its kind, and both ranks issued a collective of one group
+// after it. Then the rank is not just late. O(calls of the rank), and up to 256 searches of a past.
+bool went_past_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
+
 // The message of an earlier step in which a rank waits that is missing at `message`, if the rank
 // that waits there posted fewer of its other sides up to that step: it left one out and went on.
 // Steps must be recorded; null where there is none. O(calls of the two ranks).

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "verify/blocking/blocking.h"
+#include "verify/blocking/messages.h"
 #include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
@@ -84,6 +85,15 @@ bool may_be_in_newest(const Context& context, std::uint32_t rank,
     });
   }
   return false;
+}
+
+// Whether others wait for the rank in a message that it would have posted before its newest call.
+bool lacks_past_message(const Context& context, const WaitCause& wait, std::uint32_t rank) {
+  return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    return is_message(point) && point.missing == std::vector{rank} &&
+           went_past_message(context, point, rank);
+  });
 }
 
 // The other side of the message in which ranks wait, where its rank never waited for it: Gloo drops
@@ -180,7 +190,9 @@ std::string may_be_in_newest_call(const Context& context, const WaitCause& wait)
   if (wait.cycle || wait.stalled != SIZE_MAX || !issued_alone(context)) return "";
   for (const std::uint32_t r : wait.roots) {
     const bool hung = context.where.positions[r].state == State::hung;
-    if (!hung || !may_be_in_newest(context, r, wait.victims)) continue;
+    if (!hung || !may_be_in_newest(context, r, wait.victims) ||
+        lacks_past_message(context, wait, r))
+      continue;
     const CallRef call{
         r, static_cast<std::uint32_t>(context.run.ranks[r].calls.size() - std::size_t{1})};
     return fmt::format(

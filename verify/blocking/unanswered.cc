@@ -99,9 +99,10 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
   return best;
 }
 
-// Whether the rank left out the call by its own past, which predicts it where the rank issued
-// another call, or nothing more, since it last did so.
-bool left_out_by_its_past(const Context& context, std::uint32_t rank, const trace::Call& call) {
+}  // namespace
+
+std::optional<std::uint32_t> left_out_by_its_past(const Context& context, std::uint32_t rank,
+                                                  const trace::Call& call) {
   constexpr std::uint32_t kLate = 256;  // calls that a host may have issued since
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   const auto like = [&](std::uint32_t c) {
@@ -110,10 +111,12 @@ bool left_out_by_its_past(const Context& context, std::uint32_t rank, const trac
   const auto end = static_cast<std::uint32_t>(calls.size());
   for (std::uint32_t c = end; c > 0 && end - c < kLate && !like(c - 1); --c) {
     const std::vector<std::uint32_t> usual = usual_calls(context.run, context.agreement, {rank, c});
-    if (usual.size() == 1 && like(usual[0]) && (c == end || !like(c))) return true;
+    if (usual.size() == 1 && like(usual[0]) && (c == end || !like(c))) return c;
   }
-  return false;
+  return std::nullopt;
 }
+
+namespace {
 
 // The same where the ranks run different programs, as the stages of a pipeline do: each side is
 // judged by its own past.

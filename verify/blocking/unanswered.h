@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -34,6 +35,12 @@ void decide_fault(const Context& context, Deviation& missing);
 // where their programs diverge from that of a rank that waits, or most ranks outside the group
 // issued such a call. `point` must be of a collective.
 bool is_missing_by_most(const Context& context, const WaitPoint& point);
+
+// Where the rank left out the call by its own past: the index of the call that it issued where its
+// past predicts this one, since it last made one like it; the number of its calls where it issued
+// nothing more. Nothing where its past does not show it. Up to 256 searches of a past.
+std::optional<std::uint32_t> left_out_by_its_past(const Context& context, std::uint32_t rank,
+                                                  const trace::Call& call);
 
 // Explains a cycle in which a single call lacks ranks that never issued it, while all other calls
 // were issued by all and are merely queued. The missing ranks left that call out, or the others

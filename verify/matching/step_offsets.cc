@@ -9,6 +9,7 @@
 
 #include "trace/groups.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -106,9 +107,10 @@ class GroupSteps {
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
   // The first of consecutive calls that all differ in their step and span more than one step, or
-  // that differ at fewer than half of the changes from step to step, or only where the batch of the
-  // rank ahead lacked a modality; the number of calls where there are none. Labels that are late by
-  // one call do not count: those are late every time.
+  // that one class made after calls of other groups and the other class before them, or that differ
+  // at fewer than half of the changes from step to step, or only where the batch of the rank ahead
+  // lacked a modality; the number of calls where there are none. Labels that are late by one call
+  // do not count: those are late every time.
   //
   //   a  1 1 1 2 2 2 3 3 3        b is late by a call in each step
   //   b  1 1 1 1 2 2 2 3 3
@@ -131,7 +133,7 @@ class GroupSteps {
              (step(a, to) < step(b, to)) == (step(a, from) < step(b, from))) {
         ++to;
       }
-      if (spans_step(a, from, to)) return from;
+      if (spans_step(a, from, to) || is_moved(a, b, from, to)) return from;
       if (short_runs++ == 0) first_short = from;
       always_lacks = always_lacks && lacks_modality(a, b, from);
       from = to - 1;
@@ -151,6 +153,25 @@ class GroupSteps {
   // of each step. A step of a single call cannot be told from such a label.)
   bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
     return step(c, from) != step(c, to - 1);
+  }
+
+  // Whether one class makes the calls [from, to) after calls of other groups that the other class
+  // makes after them. Then it is no label that is late: the calls came in another step.
+  //
+  //   a  t t t | dp | t t t | dp       t: this group's calls; dp: another group's
+  //   b  t t | dp | t t t t | dp
+  bool is_moved(std::size_t a, std::size_t b, std::size_t from, std::size_t to) const {
+    if (from == 0 || to >= stream(a).calls.size()) return false;
+    const auto more_before = [&](std::size_t i) {
+      const auto calls_since_last = [&](std::size_t c) {
+        return std::int64_t{stream(c).calls[i]} - std::int64_t{stream(c).calls[i - 1]};
+      };
+      return calls_since_last(a) - calls_since_last(b);
+    };
+    const bool any_threads =
+        mixes_threads(context_.run.ranks[call(a, to).rank], call(a, to).call) ||
+        mixes_threads(context_.run.ranks[call(b, to).rank], call(b, to).call);
+    return !any_threads && more_before(from) != 0 && more_before(from) == -more_before(to);
   }
 
   const Context& context_;

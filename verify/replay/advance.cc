@@ -108,10 +108,10 @@ void Advance::advance(std::uint32_t r, Ready& ready) {
         post(r, event.index, ready);
         // A blocking call blocks at once; those of a batch are posted together and block after the
         // last.
-        if (!call(r, event.index).has(trace::kAsync)) state.batch.push_back(event.index);
+        if (blocks_at_issue(r, event.index)) state.batch.push_back(event.index);
         break;
       case trace::EventKind::wait:
-        state.batch.push_back(event.index);
+        if (!options_.serial) state.batch.push_back(event.index);
         break;
       case trace::EventKind::exception: {
         const auto& mark = trace.exceptions[event.index];
@@ -133,6 +133,10 @@ void Advance::advance(std::uint32_t r, Ready& ready) {
     }
   }
   if (!state.batch.empty()) pass_batch(r);
+}
+
+bool Advance::blocks_at_issue(std::uint32_t r, std::uint32_t c) const {
+  return options_.serial ? !is_message(r, c) : !call(r, c).has(trace::kAsync);
 }
 
 // Whether the rank has passed all calls that it has to wait for now.

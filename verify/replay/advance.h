@@ -117,6 +117,7 @@ class Advance {
 
   void prepare();
   void advance(std::uint32_t r, Ready& ready);
+  bool blocks_at_issue(std::uint32_t r, std::uint32_t c) const;
   bool pass_batch(std::uint32_t r);
   bool next_is_same_batch(std::uint32_t r) const;
   bool may_pass(std::uint32_t r, std::uint32_t c) const;

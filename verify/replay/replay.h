@@ -101,6 +101,9 @@ struct ReplayOptions {
   // The job hung: ranks without an end mark hang where their traces end, and what one side of a
   // message saw completed, the other side saw completed, too.
   bool hung = false;
+  // A device has room for one kernel: a rank waits in each collective before it goes on to the
+  // next. Messages and waits block nobody. With `follow_record` false.
+  bool serial = false;
 };
 
 struct ReplayResult {

@@ -393,7 +393,7 @@ bool comes_first(const trace::Run& run, Agreement& agreement, CallRef a, CallRef
 // Whether the call is like the one before it in its step, or before those that were skipped.
 bool repeats(const trace::Run& run, Agreement& agreement, CallRef call, std::uint32_t skipped) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  return call.call > skipped && (skipped > 0 || !begins_step(calls, call.call)) &&
+  return call.call > skipped && !begins_step(calls, call.call) &&
          is_same_of_program(agreement, calls[call.call - skipped - 1], calls[call.call]);
 }
 

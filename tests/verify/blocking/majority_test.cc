@@ -290,5 +290,20 @@ TEST(Majority, IsNotJudgedByHowManyMessagesItPosted) {
               HasSubstr("size-mismatch error observed culprits=3 "));
 }
 
+// A first checkpoint between two steps, after which most ranks leave out the first call: the texts
+// before and after it are no two calls in a row.
+TEST(Majority, LeavesOutTheFirstCallAfterAFirstCheckpoint) {
+  const auto step = [](int n) {
+    return fmt::format("all_reduce g=image n=9 step={0}; all_reduce g=text n=5 step={0}; ", n);
+  };
+  const std::string head = "backend nccl; group image 0,1,2,3; group text 0,1,2,3; " + step(0) +
+                           step(1) + "barrier step=1; ";
+  const std::string skips = head + "all_reduce g=text n=5 step=2 open; hung";
+  const std::string whole =
+      head + "all_reduce g=image n=9 step=2 open; all_reduce g=text n=5 step=2 open; hung";
+  EXPECT_THAT(judgement_of({skips, skips, whole, skips}),
+              HasSubstr("missing-collective error observed culprits=0,1,3 group=image seq=2"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -522,6 +522,25 @@ TEST(Matching, ACallLeftOutThatIsMadeUpForInTheNextStep) {
   EXPECT_EQ(judge({images + calls({3, 3, 3}), text_in_1 + calls({2, 3, 4})}), "verdict clean");
 }
 
+// Calls of another group in between show that the call was made up for.
+TEST(Matching, ACallMadeUpForAfterThoseOfAnotherGroup) {
+  const auto calls = [](const std::vector<int>& in_step, const std::string& late_label = "") {
+    std::string out = "group dp 0,1,2; ";
+    for (std::size_t s = 0; s < in_step.size(); ++s) {
+      const std::string step = " step=" + std::to_string(s) + "; ";
+      for (int i = 0; i < in_step[s]; ++i)
+        out += "all_reduce n=4" + (s == 1 && i == 0 && !late_label.empty() ? late_label : step);
+      out += "all_reduce g=dp n=8" + step;
+    }
+    return out + "clean";
+  };
+  EXPECT_EQ(judge({calls({3, 3, 3}), calls({3, 2, 4}), calls({3, 3, 3})}),
+            "step-mismatch warning observed culprits=1 group=world seq=5 step=1\nverdict findings");
+  // The look-alike: a label that is late.
+  EXPECT_EQ(judge({calls({3, 3, 3}), calls({3, 3, 3}, " step=0; "), calls({3, 3, 3})}),
+            "verdict clean");
+}
+
 // Of calls whose parameters are not recorded nobody knows what was meant.
 TEST(Matching, AStepLeftOutOfUnnamedCallsIsAWarning) {
   const auto calls = [](const std::vector<int>& steps) {

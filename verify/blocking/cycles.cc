@@ -270,6 +270,11 @@ std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
       // Ranks that broke with their past, unless others who wait for them broke with theirs in the
       // same way: then their step has more micro-batches, and one rank left one out.
       [&] { return others_break_alike(context, breaks) ? Ranks{} : ranks_of(breaks); },
+      // A rank that lacks one side of what it exchanges with its neighbours.
+      [&] {
+        const std::optional<std::uint32_t> rank = lacks_one_side(context, points);
+        return rank ? Ranks{*rank} : Ranks{};
+      },
       // A rank alone in a collective, for which neighbours on both sides wait in messages.
       [&] {
         const std::optional<std::uint32_t> rank = left_out_between(context, points);
@@ -427,7 +432,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       !most_broke && breaks.size() == 1 && is_refuted(context.ranks({breaks[0].rank}));
   if (refuted) breaks.clear();
   const bool lacks_message =
-      message != nullptr ||
+      message != nullptr || lacks_one_side(context, points) ||
       (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
        trace::is_point_to_point(context.op({breaks[0].rank, breaks[0].usual})));
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd, lacks_message);

@@ -87,20 +87,39 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   return cause;
 }
 
-// Whether the rank posted as many messages to and from each peer since the group's last collective
-// before this call: a whole number of micro-batches.
-bool is_balanced_before(const Context& context, CallRef end, trace::GroupId group) {
+// The messages of a rank by peer and direction.
+using Exchange = std::map<std::pair<trace::Rank, trace::Op>, std::size_t>;
+
+trace::Op other_side(trace::Op op) {
+  return op == trace::Op::send ? trace::Op::recv : trace::Op::send;
+}
+
+// What the rank posted since the group's last collective before this call.
+Exchange exchanged_before(const Context& context, CallRef end, trace::GroupId group) {
   const std::vector<trace::Call>& calls = context.run.ranks[end.rank].calls;
-  std::map<std::pair<trace::Rank, trace::Op>, std::size_t> posted;
+  Exchange out;
   for (std::uint32_t c = end.call; c-- > 0;) {
     if (context.run.tables.is_message(calls[c])) {
-      ++posted[{calls[c].peer, context.run.tables.op(calls[c])}];
+      ++out[{calls[c].peer, context.run.tables.op(calls[c])}];
     } else if (calls[c].group == group) {
       break;
     }
   }
-  const auto differs = [&](const auto& side) { return side.second != posted.begin()->second; };
-  return posted.size() >= 2 && std::none_of(posted.begin(), posted.end(), differs);
+  return out;
+}
+
+// Whether the rank posted as many messages to and from each peer: a whole number of micro-batches.
+// Where messages go both ways to one peer, as activations and gradients do, they do so to each.
+bool is_whole(const Exchange& exchange) {
+  const auto is_answered = [&](const Exchange::value_type& messages) {
+    const auto& [peer, op] = messages.first;
+    return exchange.contains({peer, other_side(op)});
+  };
+  return exchange.size() >= 2 &&
+         std::all_of(exchange.begin(), exchange.end(), [&](const Exchange::value_type& messages) {
+           return messages.second == exchange.begin()->second &&
+                  is_answered(messages) == is_answered(*exchange.begin());
+         });
 }
 
 // The collective that the waiting rank left out before the message: its newest rounds make it
@@ -140,8 +159,8 @@ std::optional<Cause> explain_left_out_collective(const Context& context, const W
     const bool belongs_there =
         is_made_there == Usual::no
             ? is_like(context, context.call({made.rank, *usual}), context.call(waiting))
-            : is_balanced_before(context, made, group) &&
-                  is_balanced_before(context, of_peer, group);
+            : is_whole(exchanged_before(context, made, group)) &&
+                  is_whole(exchanged_before(context, of_peer, group));
     if (!belongs_there) continue;
     Deviation d = missing_at(context, point, {made.rank});
     d.got = made;
@@ -187,9 +206,8 @@ std::uint32_t newest_side(const Context& context, std::uint32_t rank, trace::Op 
 bool went_past_message(const Context& context, const WaitPoint& message, std::uint32_t rank) {
   const CallRef posted = waiting_call(context, message.waiting[0]);
   const trace::Call& call = context.call(posted);
-  const trace::Op side = context.op(posted) == trace::Op::send ? trace::Op::recv : trace::Op::send;
-  const std::uint32_t newest =
-      newest_side(context, rank, side, call.group, context.run.ranks[posted.rank].rank);
+  const std::uint32_t newest = newest_side(context, rank, other_side(context.op(posted)),
+                                           call.group, context.run.ranks[posted.rank].rank);
   if (newest != kNoCall) {
     const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
     const auto left_out = left_out_by_its_past(context, rank, calls[newest]);
@@ -253,8 +271,7 @@ const WaitPoint* awaited_since_earlier_step(const Context& context, const WaitPo
       continue;
     }
     const trace::Op op = context.op(earlier);
-    const trace::Op other_side = op == trace::Op::send ? trace::Op::recv : trace::Op::send;
-    if (posted(later.rank, peer, other_side, step) < posted(peer, later.rank, op, step))
+    if (posted(later.rank, peer, other_side(op), step) < posted(peer, later.rank, op, step))
       return &point;
   }
   return nullptr;
@@ -295,12 +312,45 @@ const WaitPoint* message_of_sisters(const Context& context, const std::vector<st
     const std::vector<std::uint32_t> lacked = lacked_by(point);
     if (!std::binary_search(lacked.begin(), lacked.end(), odd)) continue;
     const CallRef waiting = waiting_call(context, point.waiting[0]);
-    const trace::Op other_side =
-        context.op(waiting) == trace::Op::send ? trace::Op::recv : trace::Op::send;
-    if (leaves_out_message(context, odd, context.call(waiting).group, waiting.rank, other_side))
+    const trace::Op op = other_side(context.op(waiting));
+    if (leaves_out_message(context, odd, context.call(waiting).group, waiting.rank, op))
       return &point;
   }
   return nullptr;
+}
+
+namespace {
+
+// Whether with the message, what either rank exchanged since the group's last collective would be
+// whole, and what the peer exchanged is not.
+bool would_be_whole(const Context& context, const WaitPoint& message, CallRef of_peer,
+                    trace::GroupId group) {
+  const CallRef posted = waiting_call(context, message.waiting[0]);
+  const trace::Op op = context.op(posted);
+  Exchange own = exchanged_before(context, posted, group);
+  Exchange of_other = exchanged_before(context, of_peer, group);
+  if (is_whole(of_other)) return false;
+  ++own[{context.run.ranks[of_peer.rank].rank, op}];
+  ++of_other[{context.run.ranks[posted.rank].rank, other_side(op)}];
+  return is_whole(own) && is_whole(of_other);
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> lacks_one_side(const Context& context,
+                                            const std::vector<std::size_t>& points) {
+  for (const std::size_t p : points) {
+    const WaitPoint& message = context.where.wait_points[p];
+    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
+    const std::uint32_t peer = message.missing[0];
+    if (context.where.point_of[peer] == SIZE_MAX) continue;
+    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
+    if (collective.group == WaitPoint::kPointToPoint || collective.missing != message.waiting)
+      continue;
+    const trace::GroupId group = context.groups[collective.group].group;
+    if (would_be_whole(context, message, waiting_call(context, peer), group)) return peer;
+  }
+  return std::nullopt;
 }
 
 MessageCounts count_messages(const trace::Run& run) {

@@ -57,6 +57,18 @@ std::optional<Cause> explain_lost_message(const Context& context,
 const WaitPoint* message_of_sisters(const Context& context, const std::vector<std::size_t>& points,
                                     std::uint32_t odd);
 
+// The rank of a cycle that left a message out by what it exchanged since the last collective of the
+// group in which it waits: with the message in which its peer waits, each of the two would have
+// sent and received as much from each neighbour, and without it the rank has not.
+//
+//   rank 1   recv(0) send(2) recv(2) send(0)   waits in all_reduce
+//   rank 2   recv(1) send(3) send(1)           waits in all_reduce: it lacks recv(3)
+//   rank 3   recv(2) send(2)                   waits in send(2)
+//
+// A rank index; nothing where there is none. O(calls since that collective).
+std::optional<std::uint32_t> lacks_one_side(const Context& context,
+                                            const std::vector<std::size_t>& points);
+
 // Messages by sender and receiver (rank indices), as either side posted them.
 struct MessageCounts {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> sent, received;

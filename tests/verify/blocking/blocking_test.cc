@@ -310,6 +310,21 @@ TEST(Blocking, ARankInALaterStepsMessageLeftTheCollectiveOut) {
               HasSubstr("missing-collective error proven culprits=0 group=world seq=0 step=1"));
 }
 
+// A pipeline of four in its first step. Rank 2 exchanges messages in both directions with one
+// neighbour alone: it left out the receive for which the other one stands in its send.
+TEST(Blocking, AStageWhoseExchangeIsNotWholeLeftOutTheMessage) {
+  const std::string loss = "all_reduce n=1 open; hung";
+  const auto at = [](const std::string& op, int peer) {
+    return op + " peer=" + std::to_string(peer) + " n=4";
+  };
+  const std::string first = at("send", 1) + "; " + at("recv", 1) + "; " + loss;
+  const std::string second = at("recv", 0) + "; " + at("send", 2) + "; " + at("recv", 2) + "; " +
+                             at("send", 0) + "; " + loss;
+  const std::string lacks = at("recv", 1) + "; " + at("send", 3) + "; " + at("send", 1) + "; " + loss;
+  EXPECT_THAT(judge({first, second, lacks, at("recv", 2) + "; " + at("send", 2) + " open; hung"}),
+              HasSubstr("deadlock error proven culprits=2 group=world"));
+}
+
 TEST(Blocking, TracesCopiedWhileTheJobRanAccuseNobodyForBeingBehind) {
   EXPECT_EQ(judge({"all_reduce n=4; all_reduce n=4 open; cut", "all_reduce n=4; cut"}),
             "verdict inconclusive");

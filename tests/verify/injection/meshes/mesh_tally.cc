@@ -208,7 +208,7 @@ std::string mesh_failures(const MeshTally& tally, bool with_text) {
   std::string out;
   for (const Class& c : classes) {
     out += fmt::format("{} x {}; seeds", c.cases.size(), c.name);
-    for (std::size_t i = 0; i < std::min<std::size_t>(6, c.cases.size()); ++i) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(24, c.cases.size()); ++i) {
       out += fmt::format(" {}", c.cases[i]->seed);
     }
     out += "\n";

@@ -69,6 +69,14 @@ Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t index,
              : Usual::no;
 }
 
+// Whether no call like this one is among the kHistory calls before it.
+bool is_new(Agreement& agreement, const std::vector<trace::Call>& calls, std::uint32_t index) {
+  const std::uint32_t first = index > kHistory ? index - kHistory : 0;
+  return std::none_of(calls.begin() + first, calls.begin() + index, [&](const trace::Call& c) {
+    return is_same_of_program(agreement, c, calls[index]);
+  });
+}
+
 // Whether the call is the first of its step. Calls without a step lie within the one before.
 bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
   const std::int32_t step = calls[index].step;
@@ -319,15 +327,23 @@ Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef cal
   return unless_loop_varies(run, agreement, call, usual);
 }
 
-namespace {
-
-// Whether no call like this one is among the kHistory calls before it.
-bool is_new(Agreement& agreement, const std::vector<trace::Call>& calls, std::uint32_t index) {
-  const std::uint32_t first = index > kHistory ? index - kHistory : 0;
-  return std::none_of(calls.begin() + first, calls.begin() + index, [&](const trace::Call& c) {
-    return is_same_of_program(agreement, c, calls[index]);
-  });
+bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call, CallRef other) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  if (mixes_threads(run.ranks[call.rank], call.call) || call.call == 0) return false;
+  // How long a row of equal calls is shows nothing where it ends.
+  const trace::Call& before = calls[call.call - 1];
+  if (is_same_of_program(agreement, before, run.ranks[other.rank].calls[other.call]) ||
+      is_same_of_program(agreement, before, calls[call.call])) {
+    return false;
+  }
+  const std::vector<std::uint32_t> usual = predicted(
+      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,
+      static_cast<std::uint32_t>(calls.size()));
+  return usual.size() == 1 && usual[0] > call.call &&
+         is_same_of_program(agreement, calls[usual[0]], run.ranks[other.rank].calls[other.call]);
 }
+
+namespace {
 
 // The earlier call like this one with the longest equal sequence before both; of equally long ones
 // the latest. `length`: calls in that sequence; `back`: how many calls ago the earlier call came.
@@ -423,6 +439,21 @@ std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& ag
 }
 
 }  // namespace
+
+bool recurs_every_few_rounds(const trace::Run& run, Agreement& agreement, CallRef call,
+                             CallRef other) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  if (!is_new(agreement, calls, call.call)) return false;
+  const auto rounds = repetition_before(run, agreement, other);
+  if (!rounds || rounds->period < 2 || (other.call - rounds->first) % rounds->period != 0)
+    return false;
+  std::vector<std::uint32_t> at{call.call};
+  const auto end = static_cast<std::uint32_t>(
+      std::min<std::size_t>(calls.size(), std::size_t{call.call} + kHistory));
+  for (std::uint32_t i = call.call + 1; i < end && at.size() < 3; ++i)
+    if (is_same_of_program(agreement, calls[i], calls[call.call])) at.push_back(i);
+  return at.size() == 3 && at[2] - at[1] == at[1] - at[0];
+}
 
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
   const auto repetition = repetition_before(run, agreement, call);

@@ -317,6 +317,8 @@ bool part_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, Ca
 std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
                                       CallRef second) {
   if (part_at_end_of_varying_loop(run, agreement, first, second)) return std::nullopt;
+  if (recurs_every_few_rounds(run, agreement, first, second)) return true;
+  if (recurs_every_few_rounds(run, agreement, second, first)) return false;
   // From strong evidence to weak: what the rank did at this point in all its other rounds, in its
   // earlier rounds, how often in a row, and what preceded such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
@@ -328,7 +330,10 @@ std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreemen
     if (one == other || one == Usual::unknown || other == Usual::unknown) continue;
     return one == Usual::yes;
   }
-  return std::nullopt;
+  // The other rank may have no other round: it blocks in its first one.
+  const bool second_lacks = later_rounds_make(run, agreement, second, first);
+  if (later_rounds_make(run, agreement, first, second) == second_lacks) return std::nullopt;
+  return second_lacks;
 }
 
 std::optional<ProgramDivergence> most_broke_with_the_past(const trace::Run& run,

@@ -82,9 +82,12 @@ class Choice {
     if (!may_be_skip) {
       if (const auto p = only([&](std::size_t c) { return was_made_before(c); })) return p;
     }
-    // Where one blocks in its call, only the other one has calls after it.
+    // A new call that is made again is usual, and one that is not is one too many. A familiar one
+    // may just be the last of several in a row. Where one blocks in its call, only the other one
+    // has calls after it.
     const bool all_go_on = std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
-      return at_.calls_left(at_.longest(parties_[p])) > 1;
+      const std::size_t c = at_.longest(parties_[p]);
+      return at_.calls_left(c) > 1 && !was_made_before(c);
     });
     if (all_go_on) {
       if (const auto p = only([&](std::size_t c) {
@@ -101,11 +104,13 @@ class Choice {
         return p;
     }
     // Of two new calls of different operations, the more common one is no more right: a metric may
-    // be summed or gathered.
+    // be summed or gathered. Nor is one after which comes the other one: it is not in its place.
     const bool other_operations = in_other_operations(first, second);
-    if (may_differ_in_commonness(first, second)) {
+    if (may_differ_in_commonness(first, second) && !comes_next(first, second) &&
+        !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {
-            return is_of_common_form(c) && (!other_operations || was_made_before(c));
+            return is_of_common_form(c) &&
+                   (!other_operations || (was_made_before(c) && !is_from_new_line(c)));
           }))
         return p;
     }
@@ -433,6 +438,21 @@ class Choice {
     return (form & kForm) != 0;
   }
 
+  // Whether none of the class's calls before came from the line of the cursor's next call.
+  bool is_from_new_line(std::size_t cursor) {
+    Sequence& sequence = at_.sequence(cursor);
+    const std::size_t next = at_.cursors()[cursor].next;
+    const trace::StringId line = sequence.location(next);
+    return line.value != 0 && !sequence.was_at(next, line);
+  }
+
+  // Whether `a` makes the next call of `b` right after its own.
+  bool comes_next(std::size_t a, std::size_t b) {
+    const std::size_t then = at_.cursors()[a].next + 1;
+    return then < at_.sequence(a).size() &&
+           at_.match(at_.sequence(a).token(then), at_.next_token(b));
+  }
+
   bool in_other_operations(std::size_t a, std::size_t b) {
     const unsigned form =
         at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
@@ -582,10 +602,14 @@ class Choice {
     return varies(one, false) || varies(other, false) || (varies(one, true) && varies(other, true));
   }
 
-  // Whether the cursor's next call is the one that the class's own past predicts.
+  // Whether the cursor's next call is the one that the class's own past predicts, in the step that
+  // it predicts: "a | a a" goes on as before only if the last a is of a third step.
   bool follows_habit(std::size_t cursor) {
     const auto habit = at_.sequence(cursor).habit(at_.cursors()[cursor].next);
-    return habit && at_.match(*habit, at_.next_token(cursor));
+    const Token call = at_.next_token(cursor);
+    const bool in_step = !habit || habit->step == trace::kNone || call.step == trace::kNone ||
+                         habit->step == call.step;
+    return habit && in_step && at_.match(*habit, call);
   }
 
   Alignment& at_;

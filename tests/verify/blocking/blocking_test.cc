@@ -320,7 +320,8 @@ TEST(Blocking, AStageWhoseExchangeIsNotWholeLeftOutTheMessage) {
   const std::string first = at("send", 1) + "; " + at("recv", 1) + "; " + loss;
   const std::string second = at("recv", 0) + "; " + at("send", 2) + "; " + at("recv", 2) + "; " +
                              at("send", 0) + "; " + loss;
-  const std::string lacks = at("recv", 1) + "; " + at("send", 3) + "; " + at("send", 1) + "; " + loss;
+  const std::string lacks =
+      at("recv", 1) + "; " + at("send", 3) + "; " + at("send", 1) + "; " + loss;
   EXPECT_THAT(judge({first, second, lacks, at("recv", 2) + "; " + at("send", 2) + " open; hung"}),
               HasSubstr("deadlock error proven culprits=2 group=world"));
 }

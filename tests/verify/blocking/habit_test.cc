@@ -298,5 +298,47 @@ TEST(Habit, TheRestOfAFirstRoundIsNotPredictedAfterItself) {
               Not(HasSubstr("culprits=0,1,2")));
 }
 
+// The hosts of two ranks go on over NCCL: what comes later shows which one is wrong.
+TEST(Habit, ACallThatComesEverySecondRoundIsNotTooMany) {
+  const auto rounds = [](const std::string& letters, const std::string& state) {
+    std::string out;
+    for (const char c : letters) {
+      out += c == 's' ? "barrier" : c == 'a' ? "all_reduce g=a n=4" : "all_reduce n=8";
+      out += state + "; ";
+    }
+    return out;
+  };
+  const std::string head = "backend nccl; group a 0,1; all_reduce n=1; " + rounds("abab", "");
+  const auto judge_rounds = [&](const std::string& one, const std::string& other) {
+    return judge({head + rounds(one, " open") + "hung", head + rounds(other, " open") + "hung"});
+  };
+  EXPECT_THAT(judge_rounds("sababsababs", "ababsababs"),
+              HasSubstr("missing-collective error observed culprits=1 group=world seq=3"));
+  // The look-alike: it comes after other numbers of rounds.
+  EXPECT_THAT(judge_rounds("sabababsababs", "abababsababs"),
+              HasSubstr("extra-collective error observed culprits=0 group=world seq=3"));
+}
+
+TEST(Habit, LaterRoundsShowACallLeftOutOfTheFirst) {
+  const std::string head = "backend nccl; group a 0,1; ";
+  const std::string norm = "all_reduce n=1 ", loss = "all_reduce n=2 ";
+  const std::string round = "all_reduce g=a n=4 open; " + norm + "open; " + loss + "open; ";
+  EXPECT_THAT(judge({head + "all_reduce g=a n=4; " + loss + "open; " + round + "hung",
+                     head + "all_reduce g=a n=4; " + norm + "open; " + loss + "open; hung"}),
+              HasSubstr(" error observed culprits=0 group=world seq=0"));
+}
+
+// Rank 0 sums a metric once more, before a checkpoint that both make for the first time. That sums
+// are the more common operation, or that one came after the last, says nothing.
+TEST(Habit, ACallBeforeTheOneOfTheOtherRankIsNotInItsPlace) {
+  const auto step = [](int n) {
+    return fmt::format("all_reduce g=a n=8 step={0}; all_reduce n=1 step={0}; ", n);
+  };
+  const std::string head = "backend nccl; group a 0,1; broadcast n=4 root=0; " + step(0) + step(1);
+  EXPECT_THAT(judge({head + "all_reduce n=1 step=1; barrier step=1 open; hung",
+                     head + "barrier step=1; all_reduce g=a n=8 step=2 open; hung"}),
+              Not(HasSubstr("culprits=1")));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

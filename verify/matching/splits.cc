@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -260,6 +261,37 @@ std::optional<Deviation> program_divergence_at(const Context& context, std::size
   return d;
 }
 
+// Whether most members, and not the few (group ranks), left out the exchange that the few seem to
+// have made too often, or made one that the few seem to have left out: where the programs of the
+// two diverge, the past expects what the few do.
+//
+//   few    A A A A reduce | A A A A reduce | A A A A
+//   most   A A A A reduce | A A A A reduce | A A A reduce      most left out the fourth one
+bool most_are_wrong(const Context& context, const std::vector<const Stream*>& members,
+                    std::size_t instance, const std::vector<std::size_t>& few) {
+  constexpr std::size_t kMaxAsked = 16;  // each costs the search of a past
+  const Stream* const one = members[few[0]];
+  if (one == nullptr || instance >= one->calls.size()) return false;
+  std::size_t asked = 0;
+  for (std::size_t m = 0; m < members.size() && asked < kMaxAsked; ++m) {
+    const Stream* const other = members[m];
+    if (std::find(few.begin(), few.end(), m) != few.end() || other == nullptr) continue;
+    ++asked;
+    const auto diverged =
+        common_start(context.run, context.agreement, one->rank_index, other->rank_index);
+    const auto issues = [&](const Stream& stream) {
+      return *diverged < context.run.ranks[stream.rank_index].calls.size() &&
+             goes_on_in_group(context, stream, instance, *diverged);
+    };
+    if (!diverged || instance >= other->calls.size() || !issues(*one) || !issues(*other) ||
+        expected_of(context.run, context.agreement, {one->rank_index, *diverged},
+                    {other->rank_index, *diverged}) != Expected::first) {
+      return false;
+    }
+  }
+  return asked > 0;
+}
+
 // The odd program of the job, where it is one of these members that diverges from the others at an
 // all-to-all, or before its call at `instance`. Sizes vary with the routing, so what was left out
 // shows in the numbers of calls.
@@ -373,6 +405,10 @@ Cause explain_conflicts(const Context& context, std::size_t g, std::size_t m,
   }
   std::optional<Deviation> shifted =
       few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
+  if (shifted && shifted->kind != Deviation::Kind::swapped &&
+      most_are_wrong(context, members, m, few)) {
+    turn_around(*shifted);
+  }
   if (!shifted) {
     shifted = program_divergence_at(context, g, m, *members[found[0].sender],
                                     *members[found[0].receiver]);

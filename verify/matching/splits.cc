@@ -2,6 +2,7 @@
 // rank i sends to j must be what j expects from i. Without recorded splits, the totals are
 // compared.
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <utility>
@@ -261,17 +262,18 @@ std::optional<Deviation> program_divergence_at(const Context& context, std::size
   return d;
 }
 
-// Whether most members, and not the few (group ranks), left out the exchange that the few seem to
-// have made too often, or made one that the few seem to have left out: where the programs of the
-// two diverge, the past expects what the few do.
+// Whether the few (group ranks) made an exchange more than most members, or less, where the
+// programs of the two diverge and the past expects what the few do. Then most are wrong.
 //
 //   few    A A A A reduce | A A A A reduce | A A A A
 //   most   A A A A reduce | A A A A reduce | A A A reduce      most left out the fourth one
-bool most_are_wrong(const Context& context, const std::vector<const Stream*>& members,
-                    std::size_t instance, const std::vector<std::size_t>& few) {
+enum class FewDo : std::uint8_t { more, less, unknown };
+FewDo rightly_do(const Context& context, const std::vector<const Stream*>& members,
+                 std::size_t instance, const std::vector<std::size_t>& few) {
   constexpr std::size_t kMaxAsked = 16;  // each costs the search of a past
   const Stream* const one = members[few[0]];
-  if (one == nullptr || instance >= one->calls.size()) return false;
+  if (one == nullptr || instance >= one->calls.size()) return FewDo::unknown;
+  FewDo out = FewDo::unknown;
   std::size_t asked = 0;
   for (std::size_t m = 0; m < members.size() && asked < kMaxAsked; ++m) {
     const Stream* const other = members[m];
@@ -279,17 +281,24 @@ bool most_are_wrong(const Context& context, const std::vector<const Stream*>& me
     ++asked;
     const auto diverged =
         common_start(context.run, context.agreement, one->rank_index, other->rank_index);
-    const auto issues = [&](const Stream& stream) {
-      return *diverged < context.run.ranks[stream.rank_index].calls.size() &&
+    const auto is_in_row = [&](const Stream& stream) {
+      return instance < stream.calls.size() &&
+             *diverged < context.run.ranks[stream.rank_index].calls.size() &&
              goes_on_in_group(context, stream, instance, *diverged);
     };
-    if (!diverged || instance >= other->calls.size() || !issues(*one) || !issues(*other) ||
-        expected_of(context.run, context.agreement, {one->rank_index, *diverged},
-                    {other->rank_index, *diverged}) != Expected::first) {
-      return false;
+    if (!diverged || !is_in_row(*one) || !is_in_row(*other)) return FewDo::unknown;
+    const CallRef of_few{one->rank_index, *diverged};
+    const CallRef of_other{other->rank_index, *diverged};
+    const trace::GroupId group = context.call({one->rank_index, one->calls[instance]}).group;
+    const bool more = context.call(of_few).group == group;
+    const FewDo here = more ? FewDo::more : FewDo::less;
+    if (more == (context.call(of_other).group == group) || (asked > 1 && here != out) ||
+        expected_of(context.run, context.agreement, of_few, of_other) != Expected::first) {
+      return FewDo::unknown;
     }
+    out = here;
   }
-  return asked > 0;
+  return out;
 }
 
 // The odd program of the job, where it is one of these members that diverges from the others at an
@@ -405,8 +414,9 @@ Cause explain_conflicts(const Context& context, std::size_t g, std::size_t m,
   }
   std::optional<Deviation> shifted =
       few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
-  if (shifted && shifted->kind != Deviation::Kind::swapped &&
-      most_are_wrong(context, members, m, few)) {
+  const FewDo rightly = shifted ? rightly_do(context, members, m, few) : FewDo::unknown;
+  if (rightly != FewDo::unknown) {
+    shifted->kind = rightly == FewDo::more ? Deviation::Kind::extra : Deviation::Kind::missing;
     turn_around(*shifted);
   }
   if (!shifted) {

@@ -430,6 +430,32 @@ TEST(Matching, ExchangesInTheOtherOrderAreASwap) {
       HasSubstr("missing-collective error observed culprits=2 group=world seq=0"));
 }
 
+// Rows of four exchanges, of which ranks 0 and 1 leave out the first one in the third round. That
+// rank 2 makes one more is what its rounds before show.
+TEST(Matching, ThePastTellsThatMostLeftOutAnExchange) {
+  const auto row = [](const std::string& four, const std::string& eight) {
+    const std::string pair = "all_to_all_single n=4 in_splits=" + four + " out_splits=" + four +
+                             "; all_to_all_single n=8 in_splits=" + eight + " out_splits=" + eight +
+                             "; ";
+    return pair + pair;
+  };
+  const auto rank = [&](const std::string& four, const std::string& eight, bool leaves_out) {
+    const std::string whole = row(four, eight);
+    const std::string last = leaves_out ? whole.substr(whole.find(';') + 2) : whole;
+    const std::string reduce = "all_reduce g=dp n=1";
+    return "group dp 0,1,2; " + whole + reduce + "; " + whole + reduce + "; " + last +
+           (leaves_out ? reduce + " open; hung" : "hung");
+  };
+  const auto judge_ranks = [&](bool one, bool other) {
+    return judge(
+        {rank("2,1,1", "2,3,3", one), rank("1,2,1", "3,2,3", one), rank("1,1,2", "3,3,2", other)});
+  };
+  EXPECT_THAT(judge_ranks(true, false),
+              HasSubstr("missing-collective error proven culprits=0,1 group=world seq=8"));
+  EXPECT_THAT(judge_ranks(false, true),
+              HasSubstr("missing-collective error proven culprits=2 group=world seq=8"));
+}
+
 TEST(Matching, SplitsThatFit) {
   EXPECT_EQ(judge({"all_to_all_single n=4 in_splits=1,3 out_splits=1,2; clean",
                    "all_to_all_single n=4 in_splits=2,2 out_splits=3,2; clean"}),

@@ -60,8 +60,7 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& q
     if (wait.cycle) {
       questions.undecided.push_back(
           fmt::format("all traces just end, and completions were not recorded: if {} stand there, "
-                      "they wait for "
-                      "each other",
+                      "they wait for each other",
                       presumed.describe_ranks(wait.roots)));
       causes.add_wait(wait);
       continue;

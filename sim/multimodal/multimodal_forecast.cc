@@ -157,8 +157,7 @@ std::string MultimodalForecast::reason() const {
       {exchange_seconds / seconds,
        plan.overlapped_gradients
            ? "exchanging parameters and gradients for longer than the tasks hide; larger batches "
-             "or "
-             "gradient_dtype: bfloat16 make it a smaller share"
+             "or gradient_dtype: bfloat16 make it a smaller share"
            : "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });

@@ -122,7 +122,7 @@ class SimulatedTrace {
                             whole_nanos(ended_[call]));
   }
 
-  // Keeps an event that is no step (the mark of a step, a modality), without a time. Completions
+  // Keeps an event that is not a step (the mark of a step, a modality), without a time. Completions
   // and waits are written from the simulation. Uses and writes of buffers depend on real times and
   // are dropped.
   void keep(const trace::Event& event) {

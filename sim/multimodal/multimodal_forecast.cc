@@ -271,7 +271,8 @@ std::optional<MultimodalPlan> disaggregated(const MultimodalForecast& f) {
   }
   const double wanted = all > 0 ? encoding / all : 0;
   std::optional<MultimodalPlan> best;
-  double nearest_share = 2;
+  double nearest_share = 2;  // farther off than any division is
+  // Each replica of the LLM that goes leaves its GPUs to the encoder.
   for (std::int32_t data = llm.data; data >= 1; --data) {
     const std::int64_t left = plan.gpus - std::int64_t{data} * plan.replica_gpus();
     const std::int64_t per_batch = std::int64_t{data} * llm.micro_batch;

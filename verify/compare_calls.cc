@@ -17,7 +17,7 @@ std::string list_text(const trace::Tables& tables, trace::IntListId id) {
   return out;
 }
 
-std::string number_text(const char* key, std::int64_t value) {
+std::string field_text(const char* key, std::int64_t value) {
   return value == trace::kNone ? "" : fmt::format(" {}={}", key, value);
 }
 
@@ -31,8 +31,8 @@ std::string call_text(const trace::Run& run, const trace::Call& call) {
                      list_text(tables, s.in), list_text(tables, s.out));
   for (const std::string& dtype : tables.names(s.dtypes)) out += fmt::format(" {}", dtype);
   if (s.redop.value != 0) out += fmt::format(" {}", tables.str(s.redop));
-  out += fmt::format("{}{}{} splits={}/{}", number_text("root", s.root),
-                     number_text("peer", call.peer.value), number_text("tag", call.ptag),
+  out += fmt::format("{}{}{} splits={}/{}", field_text("root", s.root),
+                     field_text("peer", call.peer.value), field_text("tag", call.ptag),
                      list_text(tables, s.splits_in), list_text(tables, s.splits_out));
   for (const std::string& name : tables.names(call.what))
     out += fmt::format(" {}", printable(name));

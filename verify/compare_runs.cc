@@ -77,7 +77,7 @@ void keep_worst(std::optional<TensorDifference>& worst, const TensorDifference& 
 // Sets `first_difference` and `drifted`; compare_runs.h says which differences are explained.
 void find_first_difference(std::vector<std::pair<std::uint32_t, TensorDifference>> found,
                            Comparison& out) {
-  constexpr double kAmplified = 100;
+  constexpr double kAmplified = 100;  // AdamW divides noise by its own size: see compare_runs.h
   std::sort(found.begin(), found.end(), [](const auto& x, const auto& y) {
     return std::tie(x.second.n, x.second.phase, x.first) <
            std::tie(y.second.n, y.second.phase, y.first);

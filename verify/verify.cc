@@ -135,7 +135,7 @@ std::vector<std::vector<Deviation>> deviations_of(const Context& context,
 }
 
 // Adds calls that do not match across ranks. A rank that has only issued fewer calls so far, or
-// whose file ends, does not deviate: skew is no error.
+// whose file ends, does not deviate: skew is not an error.
 void add_deviations(const Context& context, Causes& causes) {
   // In a group whose streams deviate, later indexes pair unrelated calls: checks that compare by
   // index would only repeat the deviation in other words.

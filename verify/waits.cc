@@ -72,8 +72,8 @@ void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& c
   const bool snapshot = is_snapshot(context.run);
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
-    // While the job runs, a wait that may still end is no finding. Where all traces just end, it is
-    // reported as undecided: whoever killed the job may know how long it stood.
+    // While the job runs, a wait that may still end is not a finding. Where all traces just end, it
+    // is reported as undecided: whoever killed the job may know how long it stood.
     if (context.live && !wait.stuck) {
       if (questions.all_cut) note_unended_wait(context, wait, snapshot, questions);
       continue;

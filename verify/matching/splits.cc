@@ -197,8 +197,8 @@ struct Totals {
   std::int64_t given = 0, taken = 0;
 };
 
-// The totals of one instance. Nothing where it is no all-to-all, a member did not issue it, sizes
-// are unknown, or splits were recorded (check_splits is more precise).
+// The totals of one instance. Nothing where it is not an all-to-all, a member did not issue it,
+// sizes are unknown, or splits were recorded (check_splits is more precise).
 std::optional<Totals> totals_of(const Context& context, const GroupStreams& group, std::size_t m) {
   Totals out;
   for (const Stream& stream : group.streams) {

@@ -140,6 +140,7 @@ class LeftOut {
 
   // Whether the calls after these are of equal form: then the two are one call in two forms.
   bool go_on_alike(CallRef a, CallRef b) {
+    // Few, since their programs may differ later on for another reason.
     constexpr std::uint32_t kCompared = 8;
     const std::vector<trace::Call>& one = at_.run().ranks[a.rank].calls;
     const std::vector<trace::Call>& other = at_.run().ranks[b.rank].calls;

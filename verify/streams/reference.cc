@@ -48,7 +48,7 @@ class Choice {
   // evidence to weak, until exactly one party meets one. A party is judged by its first cursor: all
   // its cursors agree on their next call.
   std::optional<std::size_t> break_tie() {
-    // If one side may have left out a call, a call that it did not make before is no sign of an
+    // If one side may have left out a call, a call that it did not make before is not a sign of an
     // error, and the batches may explain it. Batches cannot explain a wrong size of the same call.
     const std::size_t first = parties_[largest_[0]][0];
     const std::size_t second = parties_[largest_[1]][0];

@@ -92,7 +92,7 @@ struct Comm {
   std::int64_t stream = kNone;
 };
 
-// Work that is no communication.
+// Work that is not communication.
 struct ChakraWork {
   StringId name;
   std::int64_t stream = kNone;

@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 5> kUnknownInKineto = {
     "torch.profiler",
 };
 
-// record_param_comms events that are no communication.
+// record_param_comms events that are not communication.
 bool is_no_call(std::string_view op) {
   return op == "wait" || op == "init" || op == "destroy" || op == "abort" ||
          op == "startCoalescing" || op == "endCoalescing";

@@ -275,6 +275,20 @@ void add_input_findings(const Context& presumed, std::vector<Finding> findings, 
   report.findings.insert(report.findings.end(), findings.begin(), findings.end());
 }
 
+// What is open before the analyses: what the readers of the traces could not decide, and which
+// messages receives from any source took. Searching other orders of messages needs whole programs.
+OpenQuestions open_questions(const trace::Run& run, const std::vector<GroupStreams>& groups,
+                             CallSemantics semantics, bool may_go_on) {
+  OpenQuestions out;
+  note_undecided_traces(run, out);
+  if (may_go_on) return out;
+  SearchOptions search;
+  search.buffered_sends = semantics == CallSemantics::mpi;
+  out.search = search_schedules(run, groups, semantics, search);
+  out.unsearched = !out.search.complete && !out.search.stuck;
+  return out;
+}
+
 // Whether the verdict would be `findings` for a job that is known to have hung. Costs another
 // verify().
 bool is_decided_if_hung(const trace::Run& run, VerifyOptions options) {
@@ -299,17 +313,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Agreement agreement(run.tables);
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
-  OpenQuestions questions;
+  OpenQuestions questions = open_questions(run, groups, semantics, may_go_on);
   questions.all_cut = unended && may_go_on && !options.live;
-  note_undecided_traces(run, questions);
-  // Searching other orders of messages needs whole programs. The replay also needs the result,
-  // which says what message each receive from any source took.
-  if (!may_go_on) {
-    SearchOptions search;
-    search.buffered_sends = semantics == CallSemantics::mpi;
-    questions.search = search_schedules(run, groups, semantics, search);
-    questions.unsearched = !questions.search.complete && !questions.search.stuck;
-  }
   ReplayOptions replaying;
   replaying.live = may_go_on;
   replaying.hung = options.hung;

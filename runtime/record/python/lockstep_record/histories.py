@@ -135,6 +135,28 @@ def _ranks(ranks: Any, world_size: int) -> list[int]:
     return out
 
 
+def _assumed(plan: Plan, further: Sequence[str], file: str) -> list[str]:
+    """What the verdict rests on, as sentences. `file`: of the program."""
+    out = [
+        "what a rank calls in a step depends on that step's condition and on the first step's",
+        "sums and gathers are answered as if all ranks held what the rank holds; messages are "
+        "zeros",
+        *further,
+        f"recorded by lockstep_record.py with PyTorch {torch.__version__} and Python "
+        f"{platform.python_version()}",
+    ]
+    if plan.first_steps > 1:
+        out.append(f"step 0 stands for the first {plan.first_steps} steps, in which a rank meets "
+                   "the same condition")
+    if len(plan.ranks) < plan.world_size:
+        out.append(f"ranks other than {', '.join(map(str, plan.ranks))} do what rank "
+                   f"{plan.ranks[0]} does")
+    if os.path.exists(file):
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        out.append(f"{os.path.basename(file)} has the SHA-256 {digest}")
+    return out
+
+
 def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: int, output: Any, *,
            has: Optional[Mapping[str, Sequence[str]]] = None, ranks: Any = "all",
            choice: str = "free", allowed: Sequence[Mapping[str, Any]] = (),
@@ -177,24 +199,7 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     deriver = Deriver(plan, jobs)
     folders = deriver.derive()
     torch.set_num_threads(threads)
-    taken = [
-        "what a rank calls in a step depends on that step's condition and on the first step's",
-        "sums and gathers are answered as if all ranks held what the rank holds; messages are "
-        "zeros",
-        *sorted(deriver.assumed),
-        *assumptions,
-        f"recorded by lockstep_record.py with PyTorch {torch.__version__} and Python "
-        f"{platform.python_version()}",
-    ]
-    if first_steps > 1:
-        taken.append(f"step 0 stands for the first {first_steps} steps, in which a rank meets the "
-                     "same condition")
-    if len(plan.ranks) < world_size:
-        taken.append(f"ranks other than {', '.join(map(str, plan.ranks))} do what rank "
-                     f"{plan.ranks[0]} does")
-    if os.path.exists(file):
-        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        taken.append(f"{os.path.basename(file)} has the SHA-256 {digest}")
+    taken = _assumed(plan, [*sorted(deriver.assumed), *assumptions], file)
     names = list(plan.conditions)
     for folder in folders:
         rules = [dict(rule) for rule in allowed]

@@ -54,7 +54,7 @@ Renamed gate(Words arguments) {
   return {std::move(arguments), renamed_to("gate", "verify --ci")};
 }
 
-// The folder to write to was the last of at least two that are no options; all options were flags.
+// The folder to write to was the last of at least two that are not options; all options were flags.
 Renamed convert_into_last(Words arguments) {
   if (std::count_if(arguments.begin(), arguments.end(),
                     // Three with "convert" itself: an input and the folder. With fewer, CLI11 says

@@ -107,7 +107,7 @@ TEST(TensorTable, AddsUp) {
             "name      type  shape   values\n"
             "a.weight  F32   [2, 3]       6\n"
             "b         I64   []           1\n"
-            "2 tensors, 7 values, 0.0 MiB\n");
+            "2 tensors, 7 values, 32 B\n");
 }
 
 }  // namespace

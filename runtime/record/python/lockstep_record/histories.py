@@ -199,25 +199,24 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     deriver = Deriver(plan, jobs)
     folders = deriver.derive()
     torch.set_num_threads(threads)
-    taken = _assumed(plan, [*sorted(deriver.assumed), *assumptions], file)
-    names = list(plan.conditions)
+    product = {
+        "product": 1, "program": program or os.path.basename(file), "world_size": world_size,
+        "assumptions": _assumed(plan, [*sorted(deriver.assumed), *assumptions], file),
+        "conditions": [{"name": n, "phase": c.phase, "has": list(c.has)}
+                       for n, c in plan.conditions.items()],
+        "choice": choice, "allowed": [],
+        "histories": [{"first": n, "folder": f"first-{i}"} for i, n in enumerate(plan.conditions)],
+        "steps": plan.later_steps(),
+    }
+    if only_steps is not None:
+        product["only_steps"] = only_steps
     for folder in folders:
         rules = [dict(rule) for rule in allowed]
         if len(folders) > 1:
-            first = names[int(folder.name.removeprefix("root-"))]
+            first = list(plan.conditions)[int(folder.name.removeprefix("root-"))]
             rules.insert(0, {"ranks": [0], "steps": [0], "conditions": [first]})
-        product = {
-            "product": 1, "program": program or os.path.basename(file), "world_size": world_size,
-            "assumptions": taken,
-            "conditions": [{"name": n, "phase": c.phase, "has": list(c.has)}
-                           for n, c in plan.conditions.items()],
-            "choice": choice, "allowed": rules,
-            "histories": [{"first": n, "folder": f"first-{i}"} for i, n in enumerate(names)],
-            "steps": plan.later_steps(),
-        }
-        if only_steps is not None:
-            product["only_steps"] = only_steps
-        (folder / "product.json").write_text(json.dumps(product, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps({**product, "allowed": rules}, indent=1)
+        (folder / "product.json").write_text(text + "\n", encoding="utf-8")
     for who, what in deriver.raised.items():
         print(f"{who}: raised in {textwrap.shorten(what, 100)}", file=sys.stderr)
     return folders

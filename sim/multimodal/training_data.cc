@@ -170,7 +170,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object()) return manifest_error(file, number, "this line is no JSON object");
+    if (!object.is_object()) return manifest_error(file, number, "this line is not a JSON object");
     DataSample sample;
     if (object.contains("text")) {
       if (!is_size(object["text"]))

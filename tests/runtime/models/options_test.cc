@@ -33,8 +33,8 @@ TEST(BertConfig, SaysWhatItCannotBe) {
     const auto options = parse_bert_config(json);
     return options ? std::string("accepted") : options.error().message;
   };
-  EXPECT_THAT(problem("[]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(problem("{"), HasSubstr("no JSON object"));
+  EXPECT_THAT(problem("[]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(problem("{"), HasSubstr("not a JSON object"));
   EXPECT_THAT(problem(R"({"model_type": "gpt2"})"), HasSubstr("only \"bert\""));
   EXPECT_THAT(problem(R"({"hidden_act": "relu"})"), HasSubstr("'hidden_act' is \"relu\""));
   EXPECT_THAT(problem(R"({"is_decoder": true})"), HasSubstr("is_decoder"));

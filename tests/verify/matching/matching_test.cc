@@ -357,7 +357,7 @@ TEST(Matching, GathersFromTwoLinesAreNotOneInTwoSizes) {
 }
 
 // DDP arranges its buckets once, after the first step, so two reductions follow each other first
-// after the second one. That is no reason to think that rank 1 should have come to a barrier.
+// after the second one. That is not a reason to think that rank 1 should have come to a barrier.
 TEST(Matching, WhatComesOnceIsNoHabit) {
   const std::string steps =
       "all_reduce n=8 at=t.py:3; broadcast n=2 root=0 at=t.py:3; all_reduce n=8 at=t.py:3; ";

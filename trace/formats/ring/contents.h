@@ -52,7 +52,7 @@ struct RingRecord {
 enum class RecordState : std::uint8_t {
   whole,
   unwritten,  // reserved, but not completely written
-  torn,       // overwritten with what is no record
+  torn,       // overwritten with what is not a record
   overtaken,  // a newer record stands in its place
 };
 

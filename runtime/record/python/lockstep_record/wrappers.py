@@ -313,7 +313,7 @@ def _watch_reductions(recorder: Recorder) -> None:
 
 def _watch_checkpoints(recorder: Recorder) -> None:
     """A save's plan is gathered from all ranks; here all of them have this rank's part, so that the
-    parts do not make the whole. That is no fault of the program."""
+    parts do not make the whole. That is not a fault of the program."""
     if recorder.world is None:
         return
     try:

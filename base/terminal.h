@@ -53,7 +53,7 @@ struct ScreenSize {
 ScreenSize terminal_size(int descriptor);
 
 // The columns that text on standard output may take: those of the terminal, from 60 to 200 (longer
-// lines are hard to read); 80 where it is no terminal, so that files and logs are the same
+// lines are hard to read); 80 where it is not a terminal, so that files and logs are the same
 // anywhere.
 std::size_t stdout_columns();
 

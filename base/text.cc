@@ -86,7 +86,7 @@ std::string ranges(std::span<const std::int32_t> sorted) {
     while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
     if (!out.empty()) out += ",";
     out += std::to_string(sorted[i]);
-    // Two in a row are no range: "3,4", but "3-5".
+    // Two in a row are not a range: "3,4", but "3-5".
     if (last == i + 1) out += "," + std::to_string(sorted[last]);
     if (last > i + 1) out += "-" + std::to_string(sorted[last]);
     i = last + 1;

@@ -48,8 +48,8 @@ struct ScenarioCommand {
 
 //   scenarios/fsdp/fsdp_ok.yaml   fully sharded data parallel
 //   scenarios/fsdp/hsdp_ok.yaml   hybrid sharding over two copies
-// The folder of those that are shipped is named once. A file that is no scenario does not keep the
-// others from being listed.
+// The folder of those that are shipped is named once. A file that is not a scenario does not keep
+// the others from being listed.
 reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   const std::string folder = reports::common_folder(files, 1);

@@ -318,7 +318,7 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
 }
 
 Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
-  // Nothing where it is no study; an error of a file that cannot be read is found again below,
+  // Nothing where it is not a study; an error of a file that cannot be read is found again below,
   // worded for what the file should have been.
   const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
   if (study && *study) return run_study_of(**study, asked);

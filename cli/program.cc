@@ -41,7 +41,7 @@ Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
 4 the tool failed.
 `lockstep COMMAND --help` shows the options and examples of a command.)";
 
-// The error for a first word that is no command: what was probably meant.
+// The error for a first word that is not a command: what was probably meant.
 int unknown_command(const std::string& word, const std::vector<std::string>& commands) {
   std::error_code unknown;
   std::string fix = "`lockstep --help` lists the commands";

@@ -54,15 +54,13 @@ Renamed gate(Words arguments) {
   return {std::move(arguments), renamed_to("gate", "verify --ci")};
 }
 
-// The folder to write to was the last of at least two that are no options; all options were flags.
+// The folder to write to was the last of at least two that are not options; all options were flags.
 Renamed convert_into_last(Words arguments) {
-  if (std::count_if(arguments.begin(), arguments.end(),
-                    // Three with "convert" itself: an input and the folder. With fewer, CLI11 says
-                    // that -o is missing.
-                    [](const std::string& a) { return !a.starts_with("-"); }) < 3)
+  const auto is_word = [](const std::string& argument) { return !argument.starts_with("-"); };
+  // "convert" itself, an input and the folder. With fewer words, CLI11 says that -o is missing.
+  if (std::count_if(arguments.begin(), arguments.end(), is_word) < 3)
     return {std::move(arguments), ""};
-  const auto last = std::find_if(arguments.rbegin(), arguments.rend(),
-                                 [](const std::string& a) { return !a.starts_with("-"); });
+  const auto last = std::find_if(arguments.rbegin(), arguments.rend(), is_word);
   const std::string folder = *last;
   arguments.erase(std::next(last).base());
   arguments.insert(arguments.end(), {"-o", folder});

@@ -209,8 +209,7 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
   command
       ->add_option("--bytes", options->bytes,
                    "Size of the whole buffer: 1MiB, 25MB; several sizes\n(with --level message): "
-                   "collectives "
-                   "at the same time")
+                   "collectives at the same time")
       ->type_name("SIZE,…")
       ->required();
   command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")

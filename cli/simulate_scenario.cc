@@ -23,7 +23,7 @@
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/forecast/scenario.h"
 #include "runtime/job/scenario.h"
-#include "sim/engine/from_run.h"
+#include "sim/engine/to_run.h"
 #include "sim/forecast/scenario.h"
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/trials.h"

@@ -19,6 +19,7 @@
 #include "reports/forecasts/simulated_job.h"
 #include "sim/engine/from_run.h"
 #include "sim/engine/recorded_calls.h"
+#include "sim/engine/to_run.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"

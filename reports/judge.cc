@@ -19,6 +19,8 @@ namespace lockstep::reports {
 
 namespace {
 
+constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
+
 Result<trace::Run> load_recorded(const TracesToJudge& traces) {
   const ProgressLine progress("reading traces");
   trace::LoadOptions options = traces.load;
@@ -31,14 +33,19 @@ verify::Report judge_recorded(const trace::Run& run, const verify::VerifyOptions
   return verify::verify(run, options);
 }
 
-// Returns `status`, the report's; but 3 for a clean run that has no certificate: it was asked for.
-ExitStatus write_certificate_of(const trace::Run& run, const verify::Report& report,
-                                verify::CallSemantics semantics, const std::string& file,
+Result<trace::Derivation> load_program(const std::string& folder) {
+  const ProgressLine progress("reading traces");
+  return trace::load_derivation(folder);
+}
+
+// Writes a certificate that was asked for. Returns `status`, that of the verdict; but 3 for a clean
+// run or a safe program that has no certificate.
+ExitStatus write_certificate_to(const std::string& file, const Result<std::string>& certificate,
                                 ExitStatus status) {
-  const Result<std::string> text = verify::write_run_certificate(run, report, semantics);
-  if (!text)
-    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
-  if (const Status written = write_file(file, *text); !written)
+  if (!certificate)
+    return fail(certificate.error(),
+                status == ExitStatus::clean ? ExitStatus::inconclusive : status);
+  if (const Status written = write_file(file, *certificate); !written)
     return fail(written.error(), ExitStatus::own_failure);
   return status;
 }
@@ -59,39 +66,15 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
   // Before the reports: the last of them may go to a pipe that its reader closes. It is about all
   // findings, not only about those that the filter leaves.
   if (!traces.certificate.empty())
-    status = write_certificate_of(*run, judged,
-                                  outputs.semantics.value_or(verify::recorded_semantics(*run)),
-                                  traces.certificate, status);
+    status = write_certificate_to(
+        traces.certificate,
+        verify::write_run_certificate(*run, judged,
+                                      outputs.semantics.value_or(verify::recorded_semantics(*run))),
+        status);
   if (const Status written = write_reports(left, *run, outputs); !written)
     return fail(written.error(), ExitStatus::own_failure);
   return status;
 }
-
-namespace {
-
-Result<trace::Derivation> load_program(const std::string& folder) {
-  const ProgressLine progress("reading traces");
-  return trace::load_derivation(folder);
-}
-
-constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
-
-// Returns the verdict's status; but 3 for a safe program that has no certificate: it was asked for.
-ExitStatus write_certificate_of(const verify::ProductModel& model,
-                                const verify::ProductDecision& decision, const std::string& folder,
-                                const std::string& file) {
-  const ExitStatus status = status_of(decision.verdict);
-  const Result<std::string> product = read_file(folder + "/product.json", kLargestProduct);
-  if (!product) return fail(product.error());
-  const Result<std::string> text = verify::write_certificate(model, decision, *product);
-  if (!text)
-    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
-  if (const Status written = write_file(file, *text); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  return ExitStatus::clean;
-}
-
-}  // namespace
 
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& options) {
@@ -102,9 +85,13 @@ ExitStatus judge_product(const std::string& folder, const std::string& certifica
   const verify::ProductModel model(*derivation);
   const verify::ProductDecision decision = verify::decide(model);
   // Files first, as in judge_traces().
-  const ExitStatus status = certificate.empty()
-                                ? status_of(decision.verdict)
-                                : write_certificate_of(model, decision, folder, certificate);
+  ExitStatus status = status_of(decision.verdict);
+  if (!certificate.empty()) {
+    const Result<std::string> product = read_file(folder + "/product.json", kLargestProduct);
+    if (!product) return fail(product.error());
+    status = write_certificate_to(certificate, verify::write_certificate(model, decision, *product),
+                                  status);
+  }
   if (const Status written = write_product_reports(model, decision, options, *filter); !written)
     return fail(written.error(), ExitStatus::own_failure);
   if (options.quiet || takes_stdout(options)) return status;

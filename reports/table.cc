@@ -119,7 +119,7 @@ std::string Table::csv() const {
   line([&](std::size_t c) { return csv_field(columns_[c].name); });
   for (const Row& row : rows_)
     line([&](std::size_t c) {
-      // A number is no formula, whatever its sign.
+      // A number is not a formula, whatever its sign.
       return columns_[c].kind == Column::number ? row.cells[c] : csv_field(row.cells[c]);
     });
   return out;

@@ -140,6 +140,7 @@ class Linker {
       if (!comm.contradicted && !comm.is_whole()) fill_gaps(comm, missing, left);
   }
 
+  // In all groups together: a file may declare many groups of a million members.
   static constexpr std::size_t kMaxMembersAdded = 1U << 18U;
 
   // `left`: how many members may still be added.
@@ -376,7 +377,7 @@ namespace {
 
 // "13", "13 [32, 33]", "0x5c1d…", "d8b7a5e…": numbers and hashes, which say nothing to people.
 bool is_number_or_hash(std::string_view name) {
-  constexpr std::size_t kShortestHash = 8;
+  constexpr std::size_t kShortestHash = 8;  // shorter ones may be words: "dp0", "face2"
   name = name.substr(0, name.find(" ["));
   const std::string_view digits = name.substr(0, name.find_first_not_of("0123456789"));
   if (digits.size() == name.size()) return true;

@@ -19,7 +19,7 @@ struct LoadOptions {
   unsigned threads = 0;      // 0: one per core
   // True: join everything that is there of a job. One of several formats provides the calls; the
   // others, logs, stacks and RAS become Run::notes (trace/evidence). False: several formats are an
-  // error, and files that are no traces are skipped.
+  // error, and files that are not traces are skipped.
   bool evidence = false;
   std::int32_t expect_ranks = 0;  // the job's size as the user gives it; 0: as recorded
   bool work = false;              // TraceFile::work

@@ -217,7 +217,6 @@ class SpecReader {
       read_.complain("\"copy_ranks\" does not divide \"world_size\"");
   }
 
-  // {"rank": 1, "ranks": [[1, 7], [9, 15]]}: from, to.
   void classes(dom::object root) {
     const auto bound = static_cast<std::size_t>(spec_.world_size);
     std::vector<bool> in_one(bound, false);
@@ -225,36 +224,47 @@ class SpecReader {
     for (const dom::element item : read_.list(root, "classes", false, bound)) {
       const auto object = read_.as_object(item, "classes");
       if (!object) return;
-      ProductSpec::RankClass one;
-      for (const dom::element range : read_.list(*object, "ranks", true, bound)) {
-        dom::array ends;
-        if (range.get(ends) != simdjson::SUCCESS || ends.size() != 2)
-          return read_.complain("an item of \"ranks\" of a class is not [FROM, TO]");
-        const auto from = read_.as_integer(ends.at(0), "ranks", 0, spec_.world_size - 1);
-        const auto to = read_.as_integer(ends.at(1), "ranks", from, spec_.world_size - 1);
-        for (std::int64_t rank = from; rank <= to && !read_.problem; ++rank) {
-          if (in_one[static_cast<std::size_t>(rank)])
-            return read_.complain(fmt::format("rank {} is in two classes", rank));
-          in_one[static_cast<std::size_t>(rank)] = true;
-          one.ranks.push_back(static_cast<std::int32_t>(rank));
-        }
-      }
-      if (const auto rank = read_.find(*object, "rank", true); rank && !read_.problem)
-        one.rank =
-            static_cast<std::int32_t>(read_.as_integer(*rank, "rank", 0, spec_.world_size - 1));
+      ProductSpec::RankClass one = rank_class(*object, in_one);
       if (read_.problem) return;
-      std::sort(one.ranks.begin(), one.ranks.end());
-      if (one.ranks.empty() || one.ranks.front() != one.rank)
-        return read_.complain("\"rank\" is not the first of its class");
-      const auto is_elsewhere = [&](std::int32_t rank) {
-        return rank % spec_.copy_ranks != one.rank % spec_.copy_ranks;
-      };
-      if (spec_.copy_ranks > 0 && std::ranges::any_of(one.ranks, is_elsewhere))
-        return read_.complain("the ranks of a class have different indices in their copies");
       placed += one.ranks.size();
       spec_.classes.push_back(std::move(one));
     }
     if (!spec_.classes.empty() && placed != bound) read_.complain("\"classes\" leaves out a rank");
+  }
+
+  // {"rank": 1, "ranks": [[1, 7], [9, 15]]}: from, to. Marks its ranks in `in_one`.
+  ProductSpec::RankClass rank_class(dom::object object, std::vector<bool>& in_one) {
+    ProductSpec::RankClass one;
+    for (const dom::element range : read_.list(object, "ranks", true, in_one.size())) {
+      dom::array ends;
+      if (range.get(ends) != simdjson::SUCCESS || ends.size() != 2) {
+        read_.complain("an item of \"ranks\" of a class is not [FROM, TO]");
+        return one;
+      }
+      const auto from = read_.as_integer(ends.at(0), "ranks", 0, spec_.world_size - 1);
+      const auto to = read_.as_integer(ends.at(1), "ranks", from, spec_.world_size - 1);
+      for (std::int64_t rank = from; rank <= to && !read_.problem; ++rank) {
+        if (in_one[static_cast<std::size_t>(rank)])
+          read_.complain(fmt::format("rank {} is in two classes", rank));
+        in_one[static_cast<std::size_t>(rank)] = true;
+        one.ranks.push_back(static_cast<std::int32_t>(rank));
+      }
+    }
+    if (const auto rank = read_.find(object, "rank", true); rank && !read_.problem)
+      one.rank =
+          static_cast<std::int32_t>(read_.as_integer(*rank, "rank", 0, spec_.world_size - 1));
+    if (read_.problem) return one;
+    std::sort(one.ranks.begin(), one.ranks.end());
+    if (one.ranks.empty() || one.ranks.front() != one.rank) {
+      read_.complain("\"rank\" is not the first of its class");
+      return one;
+    }
+    const auto is_elsewhere = [&](std::int32_t rank) {
+      return rank % spec_.copy_ranks != one.rank % spec_.copy_ranks;
+    };
+    if (spec_.copy_ranks > 0 && std::ranges::any_of(one.ranks, is_elsewhere))
+      read_.complain("the ranks of a class have different indices in their copies");
+    return one;
   }
 
   // [[0, 1], [2, 3]]

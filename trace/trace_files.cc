@@ -192,7 +192,7 @@ Status for_each_content(const std::string& path, FileBuffer& buffer, const Conte
       });
   if (!bytes) return bytes.error();
   if (!input && looks_like_ring_file(*bytes)) return use_mapped(path, reader);
-  constexpr int kMaxLayers = 4;
+  constexpr int kMaxLayers = 4;  // a packed archive that holds a packed archive
   return Unpacker(reader, inflation_limit(bytes->size()))
       .unpack(*bytes, input ? "standard input" : path, false, kMaxLayers);
 }

@@ -25,8 +25,8 @@ struct FindOptions {
 };
 
 // All files that `paths` name, each once, sorted by path; "-" is standard input. Hidden files and
-// what is no regular file are skipped. Errors: a path that does not exist, a folder that cannot be
-// read.
+// what is not a regular file are skipped. Errors: a path that does not exist, a folder that cannot
+// be read.
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
                                           const FindOptions& options = {});
 
@@ -50,7 +50,8 @@ struct ContentReader {
 // to `reader`. A plain ring file is mapped, since a job may still write it; everything else is
 // read, plain files into `buffer`. Memory: the file's size plus what it unpacks to, all layers
 // together (inflation_limit() in base/files/gzip.h); for a tar archive one member more. Errors: the
-// file cannot be opened, is no regular file, is larger than kLargestFile, or unpacks to too much.
+// file cannot be opened, is not a regular file, is larger than kLargestFile, or unpacks to too
+// much.
 Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader);
 
 }  // namespace lockstep::trace

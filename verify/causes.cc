@@ -61,16 +61,15 @@ std::string same_elsewhere(const Finding& finding) {
   for (const Elsewhere& other : finding.also)
     unite(ranks, other.culprits.empty() ? other.ranks : other.culprits);
   const std::size_t groups = finding.also.size();
-  std::string out = "; the same in ";
-  if (groups == 1 || finding.also[0].group_label == finding.group_label) {
-    out += groups == 1 ? finding.also[0].group_label : "";
-    if (groups > 1) out += fmt::format("{} like it", plural(groups, "more group"));
+  std::string where;
+  if (groups > 1 && finding.also[0].group_label == finding.group_label) {
+    where = fmt::format("{} like it", plural(groups, "more group"));
   } else {
     std::vector<std::string> names;
     for (const Elsewhere& other : finding.also) names.push_back(other.group_label);
-    out += join_and(names, 4);
+    where = join_and(names, 4);
   }
-  return fmt::format("{}: {}", out, describe_ranks(ranks));
+  return fmt::format("; the same in {}: {}", where, describe_ranks(ranks));
 }
 
 }  // namespace

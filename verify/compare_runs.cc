@@ -8,9 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include <fmt/core.h>
-
-#include "base/text.h"
 #include "verify/numbers/rounding.h"
 
 namespace lockstep::verify {
@@ -80,7 +77,7 @@ void keep_worst(std::optional<TensorDifference>& worst, const TensorDifference& 
 // Sets `first_difference` and `drifted`; compare_runs.h says which differences are explained.
 void find_first_difference(std::vector<std::pair<std::uint32_t, TensorDifference>> found,
                            Comparison& out) {
-  constexpr double kAmplified = 100;
+  constexpr double kAmplified = 100;  // AdamW divides noise by its own size: see compare_runs.h
   std::sort(found.begin(), found.end(), [](const auto& x, const auto& y) {
     return std::tie(x.second.n, x.second.phase, x.first) <
            std::tie(y.second.n, y.second.phase, y.first);
@@ -268,54 +265,6 @@ std::optional<FinalLoss> final_loss(const trace::Run& run, const trace::Run& ref
   out.tolerance = loss_tolerance(dtype);
   const double difference = std::abs(out.loss - out.reference);
   out.apart = difference == 0 ? 0 : difference / std::abs(out.reference);
-  return out;
-}
-
-namespace {
-
-std::string list_text(const trace::Tables& tables, trace::IntListId id) {
-  std::string out;
-  for (const std::int64_t n : tables.int_lists[id]) out += fmt::format("{},", n);
-  return out;
-}
-
-std::string number_text(const char* key, std::int64_t value) {
-  return value == trace::kNone ? "" : fmt::format(" {}={}", key, value);
-}
-
-// All that is compared, so that equal texts are equal calls.
-std::string call_text(const trace::Run& run, const trace::Call& call) {
-  const trace::Tables& tables = run.tables;
-  const trace::Signature& s = tables.signatures[call.signature];
-  std::string out =
-      s.op == trace::Op::other ? tables.str(s.other_op) : std::string(trace::op_name(s.op));
-  out += fmt::format(" in {} #{} step={} in={} out={}", tables.str(call.group), call.seq, call.step,
-                     list_text(tables, s.in), list_text(tables, s.out));
-  for (const std::string& dtype : tables.names(s.dtypes)) out += " " + dtype;
-  if (s.redop.value != 0) out += " " + tables.str(s.redop);
-  out += number_text("root", s.root) + number_text("peer", call.peer.value) +
-         number_text("tag", call.ptag);
-  out +=
-      fmt::format(" splits={}/{}", list_text(tables, s.splits_in), list_text(tables, s.splits_out));
-  for (const std::string& name : tables.names(call.what)) out += " " + printable(name);
-  return out;
-}
-
-}  // namespace
-
-CallComparison compare_calls(const trace::Run& a, std::uint32_t rank_a, const trace::Run& b,
-                             std::uint32_t rank_b) {
-  const std::vector<trace::Call>& of_a = a.ranks[rank_a].calls;
-  const std::vector<trace::Call>& of_b = b.ranks[rank_b].calls;
-  CallComparison out;
-  out.calls_a = of_a.size();
-  out.calls_b = of_b.size();
-  const std::size_t common = std::min(of_a.size(), of_b.size());
-  while (out.equal < common && call_text(a, of_a[out.equal]) == call_text(b, of_b[out.equal])) {
-    ++out.equal;
-  }
-  if (out.equal < of_a.size()) out.a = call_text(a, of_a[out.equal]);
-  if (out.equal < of_b.size()) out.b = call_text(b, of_b[out.equal]);
   return out;
 }
 

@@ -15,7 +15,7 @@ struct InputState {
   std::vector<Finding> findings;
 };
 
-// Checks the input. `ends_seen`: a trace without end mark is no damage, because it is still being
+// Checks the input. `ends_seen`: a trace without end mark is not damage, because it is still being
 // written, or ends where the job is known to have hung. O(world size).
 InputState check_input(const trace::Run& run, bool ends_seen);
 

@@ -9,9 +9,6 @@
 #include <fmt/core.h>
 
 #include "verify/blocking/blocking.h"
-#include "verify/blocking/endings.h"
-#include "verify/blocking/program_divergence.h"
-#include "verify/blocking/stalls.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"
@@ -31,7 +28,9 @@
 #include "verify/streams/deviations.h"
 #include "verify/streams/odd_programs.h"
 #include "verify/streams/streams.h"
+#include "verify/unexplained.h"
 #include "verify/verdict.h"
+#include "verify/waits.h"
 
 namespace lockstep::verify {
 
@@ -91,110 +90,6 @@ void find_possible_causes(const Context& context, OpenQuestions& questions, Caus
   questions.waits_unknown = inversions.waits_unknown;
 }
 
-// Whether all ranks were killed together, apart from those that had finished: the job was preempted
-// or interrupted, or somebody ended its hang. Then nothing shows whether a rank waited for a killed
-// one for a millisecond or for an hour. (A rank without an end mark, where others have one,
-// died by itself.)
-bool ended_together(const Context& context, const WaitCause& wait) {
-  const auto killed = [&](std::uint32_t r) {
-    return context.where.positions[r].state == Position::State::killed;
-  };
-  const auto over = [&](const Position& p) {
-    return p.state == Position::State::killed || p.state == Position::State::cut ||
-           p.state == Position::State::finished;
-  };
-  return std::all_of(wait.roots.begin(), wait.roots.end(), killed) &&
-         std::all_of(context.where.positions.begin(), context.where.positions.end(), over);
-}
-
-// Whether a call that all members issued does not complete because a rank died in it.
-bool lost_a_rank(const Context& context, const WaitCause& wait) {
-  return std::any_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
-    const Position::State state = context.where.positions[r].state;
-    return state == Position::State::killed || state == Position::State::cut;
-  });
-}
-
-// Notes a wait that may have ended soon after the traces did. Dumps are taken of running processes,
-// so a call that all members issued may be under way.
-void note_unended_wait(const Context& context, const WaitCause& wait, bool snapshot,
-                       OpenQuestions& questions) {
-  std::string why = wait_consequence(context, wait).message;
-  if (!snapshot) {
-    if (wait.stalled != SIZE_MAX) return;
-    why += ": all traces just end, and nothing shows whether it was late or would never have come";
-  } else if (wait.stalled != SIZE_MAX) {
-    const std::string running =
-        may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
-    if (!running.empty()) why = running;
-  } else {
-    const bool one = wait.roots.size() == 1;
-    why += fmt::format(
-        ": the dumps do not show whether {} {}, {} in a message (Gloo's dumps hold none), or will "
-        "never come; take them again a minute later",
-        one ? "it" : "they", one ? "computes" : "compute", one ? "waits" : "wait");
-  }
-  questions.undecided.push_back(std::move(why));
-}
-
-// Adds each part of the wait-for graph below the cause that led to it, or as a cause of its own.
-// What may just have been a moment of a running job becomes `undecided` instead.
-void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
-  const bool snapshot = is_snapshot(context.run);
-  std::vector<WaitCause> left;
-  for (WaitCause& wait : wait_causes(context.where)) {
-    // While the job runs, a wait that may still end is no finding. Where all traces just end, it is
-    // reported as undecided: whoever killed the job may know how long it stood.
-    if (context.live && !wait.stuck) {
-      if (questions.all_cut) note_unended_wait(context, wait, snapshot, questions);
-      continue;
-    }
-    // All members issued the call and it does not complete: a stall, unless it had just begun.
-    if (wait.stalled != SIZE_MAX) {
-      if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
-      std::string why =
-          may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
-      if (why.empty()) {
-        left.push_back(std::move(wait));
-      } else if (causes.empty()) {
-        questions.undecided.push_back(std::move(why));
-      }
-      continue;
-    }
-    // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
-    if (!wait.cycle && causes.empty() && !context.hung && ended_together(context, wait)) {
-      if (interruption(context)) continue;  // reported by itself; nothing more is known
-      questions.undecided.push_back(
-          fmt::format("{}: all ranks were ended, and nothing shows whether it was late or would "
-                      "never have come",
-                      wait_consequence(context, wait).message));
-      continue;
-    }
-    if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
-      questions.undecided.push_back(std::move(why));
-      continue;
-    }
-    if (causes.explain(wait)) {
-      left.push_back(std::move(wait));
-      continue;
-    }
-    if (std::optional<Cause> shift = find_shift_before(context, wait)) {
-      causes.add(std::move(*shift));
-    } else if (snapshot) {
-      // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
-      // was only looked at earlier.
-      std::string why = may_be_ahead(context, wait);
-      if (!why.empty() && causes.empty()) {
-        questions.undecided.push_back(std::move(why));
-        continue;
-      }
-    }
-    left.push_back(std::move(wait));
-  }
-  for (const WaitCause& wait : left) causes.add_wait(wait);
-  causes.merge_sister_groups();
-}
-
 // Whether nothing but their number speaks for the ranks that a deviation refers to: not the steps
 // either.
 bool is_by_numbers_alone(const Context& context, const Deviation& d) {
@@ -240,7 +135,7 @@ std::vector<std::vector<Deviation>> deviations_of(const Context& context,
 }
 
 // Adds calls that do not match across ranks. A rank that has only issued fewer calls so far, or
-// whose file ends, does not deviate: skew is no error.
+// whose file ends, does not deviate: skew is not an error.
 void add_deviations(const Context& context, Causes& causes) {
   // In a group whose streams deviate, later indexes pair unrelated calls: checks that compare by
   // index would only repeat the deviation in other words.
@@ -344,135 +239,10 @@ void find_causes(const Context& context, OpenQuestions& questions, Causes& cause
   causes.add(check_samples(context, questions.unknown));
 }
 
-// Why ranks hang that issued every call over NCCL, where the order of the calls alone may tell: the
-// kernels of a device may keep each other from running. Nothing where all ranks issued their
-// collectives in one order. One replay, O(events).
-std::optional<Finding> deadlock_of_serial_devices(const Context& context) {
-  ReplayOptions options;
-  options.semantics = context.semantics;
-  options.follow_record = false;
-  options.serial = true;
-  const ReplayResult where = replay(context.run, context.groups, context.agreement, options);
-  const Context serial{context.run, context.groups,   where, context.modalities, context.agreement,
-                       false,       context.semantics};
-  for (const WaitCause& wait : wait_causes(where)) {
-    if (!wait.cycle) continue;
-    Finding f = explain_wait(serial, wait).finding;
-    f.certainty = Certainty::observed;
-    f.why +=
-        " Every call was issued, and completions were not recorded: this is how it ends where a "
-        "device runs its kernels one after the other.";
-    return f;
-  }
-  return std::nullopt;
-}
-
-// Ranks that a watchdog ended although they wait in no call, nobody waits for them, and no other
-// finding explains it.
-std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& questions) {
-  std::vector<std::uint32_t> hung;
-  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
-    const Position& p = context.where.positions[r];
-    if (p.state == Position::State::hung && p.waiting_in() == kNoCall) hung.push_back(r);
-  }
-  if (hung.empty()) return std::nullopt;
-  if (context.semantics == CallSemantics::nccl &&
-      !records_completion(context.run, context.semantics)) {
-    if (auto deadlock = deadlock_of_serial_devices(context)) return deadlock;
-    questions.undecided.push_back(
-        fmt::format("{} hung, every call was issued by all its members, and completions were not "
-                    "recorded: a device, the network, or the hosts themselves may be stuck",
-                    context.describe_ranks(hung)));
-    return std::nullopt;
-  }
-  Finding f = make_finding(RuleId::host_stall);
-  f.message = fmt::format("{} hung outside of any recorded call", context.describe_ranks(hung));
-  f.culprits = f.ranks = context.ranks(hung);
-  set_fingerprint(f, "");
-  return f;
-}
-
-// Whether a finding is an error that explains why ranks ended.
-bool says_how_it_ended(const Finding& f) {
-  const std::string_view family = rule(f.rule).family;
-  return f.severity == Severity::error &&
-         (family == "blocking" || family == "matching" || family == "modality");
-}
-
-// Where the ranks stand if they hang where their traces end. Only for traces that just end and hold
-// nothing but the issue of calls, as NCCL's logs do. A log that was copied while the job ran looks
-// the same, so conclusions from this name no culprit. One replay, O(events log events).
-std::optional<ReplayResult> presumed_positions(const Context& context,
-                                               const OpenQuestions& questions) {
-  if (!questions.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
-  ReplayOptions options;
-  options.semantics = context.semantics;
-  options.hung = true;
-  return replay(context.run, context.groups, context.agreement, options);
-}
-
-// Notes the ranks that are behind, for whom the others wait if the job stands there. `presumed`: a
-// context of presumed_positions().
-std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& questions) {
-  Causes causes(presumed);
-  for (const WaitCause& wait : wait_causes(presumed.where)) {
-    if (wait.stalled != SIZE_MAX) continue;
-    // No rank is just late here: each issued a call that another one was to issue before its own.
-    if (wait.cycle) {
-      questions.undecided.push_back(
-          fmt::format("all traces just end, and completions were not recorded: if {} stand there, "
-                      "they wait for "
-                      "each other",
-                      presumed.describe_ranks(wait.roots)));
-      causes.add_wait(wait);
-      continue;
-    }
-    if (std::string why = may_be_in_newest_call(presumed, wait); !why.empty()) {
-      questions.undecided.push_back(std::move(why));
-      continue;
-    }
-    questions.undecided.push_back(fmt::format(
-        "all traces just end, and completions were not recorded: nothing shows whether {} {} late "
-        "or would never have come",
-        presumed.describe_ranks(wait.roots), wait.roots.size() == 1 ? "was" : "were"));
-    causes.add_wait(wait);
-  }
-  causes.merge_sister_groups();
-  std::vector<Finding> out = causes.take();
-  for (Finding& f : out) {
-    f.severity = Severity::note;
-    f.certainty = Certainty::possible;
-  }
-  return out;
-}
-
 // For a run that looks like a moment of a running job.
 constexpr const char* kUnlessHung =
     "whether the job had hung when this was recorded: if it had, `lockstep verify --hung` says who "
     "held it up";
-
-// Adds what is known about ranks that hang, or were killed, for no visible reason, where
-// find_causes() found none. `presumed`: a context of presumed_positions(), or nothing.
-void add_unexplained(const Context& context, const Context* presumed, bool live,
-                     OpenQuestions& questions, std::vector<Finding>& findings) {
-  if (findings.empty() && questions.undecided.empty() && !live) note_open_calls(context, questions);
-  if (findings.empty()) note_divergent_numbers(context, questions);
-  if (presumed != nullptr && findings.empty() && questions.undecided.empty())
-    findings = note_ranks_behind(*presumed, questions);
-  if (findings.empty()) {
-    if (auto creation = explain_stay_in_creation(context))
-      findings.push_back(std::move(creation->finding));
-  }
-  // While others run they may still come to wait for the killed rank, which is a better finding.
-  if (live) return;
-  if (findings.empty() && !is_snapshot(context.run)) {
-    if (auto hang = unexplained_hang(context, questions)) findings.push_back(std::move(*hang));
-  }
-  if (std::none_of(findings.begin(), findings.end(), says_how_it_ended)) {
-    if (auto killed = note_killed(context)) findings.push_back(std::move(*killed));
-    if (auto why = interruption(context)) questions.undecided.push_back(std::move(*why));
-  }
-}
 
 // Whether the finding or a consequence of it proves that ranks cannot continue.
 bool holds_deadlock(const Finding& f) {
@@ -505,6 +275,20 @@ void add_input_findings(const Context& presumed, std::vector<Finding> findings, 
   report.findings.insert(report.findings.end(), findings.begin(), findings.end());
 }
 
+// What is open before the analyses: what the readers of the traces could not decide, and which
+// messages receives from any source took. Searching other orders of messages needs whole programs.
+OpenQuestions open_questions(const trace::Run& run, const std::vector<GroupStreams>& groups,
+                             CallSemantics semantics, bool may_go_on) {
+  OpenQuestions out;
+  note_undecided_traces(run, out);
+  if (may_go_on) return out;
+  SearchOptions search;
+  search.buffered_sends = semantics == CallSemantics::mpi;
+  out.search = search_schedules(run, groups, semantics, search);
+  out.unsearched = !out.search.complete && !out.search.stuck;
+  return out;
+}
+
 // Whether the verdict would be `findings` for a job that is known to have hung. Costs another
 // verify().
 bool is_decided_if_hung(const trace::Run& run, VerifyOptions options) {
@@ -529,17 +313,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Agreement agreement(run.tables);
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
-  OpenQuestions questions;
+  OpenQuestions questions = open_questions(run, groups, semantics, may_go_on);
   questions.all_cut = unended && may_go_on && !options.live;
-  note_undecided_traces(run, questions);
-  // Searching other orders of messages needs whole programs. The replay also needs the result,
-  // which says what message each receive from any source took.
-  if (!may_go_on) {
-    SearchOptions search;
-    search.buffered_sends = semantics == CallSemantics::mpi;
-    questions.search = search_schedules(run, groups, semantics, search);
-    questions.unsearched = !questions.search.complete && !questions.search.stuck;
-  }
   ReplayOptions replaying;
   replaying.live = may_go_on;
   replaying.hung = options.hung;

@@ -16,8 +16,8 @@ namespace lockstep {
 // A gzip, xz or zstd stream, by its magic.
 bool looks_like_packed(std::string_view bytes);
 
-// Unpacks such a stream to at most `limit` bytes; damage is no error, as in gunzip(). Memory: as
-// gunzip(), and at most 1 GiB that an xz stream asks for, 128 MiB for zstd. Errors: none of the
+// Unpacks such a stream to at most `limit` bytes; damage is not an error, as in gunzip(). Memory:
+// as gunzip(), and at most 1 GiB that an xz stream asks for, 128 MiB for zstd. Errors: none of the
 // three, more than `limit` bytes.
 Result<Inflated> unpack_stream(std::string_view bytes, const std::string& file, std::size_t limit);
 

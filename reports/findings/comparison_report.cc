@@ -41,8 +41,7 @@ std::string comparison_headline(const verify::Comparison& c, std::size_t width) 
   const verify::TensorDifference& d = *c.first_difference;
   std::string out = fmt::format(
       "FIRST DIFFERENCE in step {}: {} {} differs by {} {:.{}f} % (rounding explains {:.3f} %); "
-      "its "
-      "norm is {:.4f} times the second run's",
+      "its norm is {:.4f} times the second run's",
       d.n, kind(d), printable(d.name), d.lower_bound ? "at least" : "about", 100 * d.error,
       d.error < 0.01 ? 4 : 1, 100 * d.tolerance, d.ratio);
   if (d.cosine) out += fmt::format(", the cosine between them {:.4f}", *d.cosine);

@@ -297,9 +297,8 @@ std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machin
 std::string memory_assumption(const sim::Machine& machine) {
   std::string out =
       "the peak of a rank's tensor storages, with the sizes that it requested while it was "
-      "derived; "
-      "scratch memory is that of the CPU's kernels, and mostly missing where tensors have no "
-      "values";
+      "derived; scratch memory is that of the CPU's kernels, and mostly missing where tensors have "
+      "no values";
   std::vector<std::string> given;
   if (machine.fragmentation > 1)
     given.push_back(fmt::format("an allocator that takes {} times what is requested",

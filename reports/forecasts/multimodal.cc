@@ -111,10 +111,10 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)},
       {"lost", fmt::format("{} of the GPUs' time", percent(f.lost.total()))}};
-  // Smaller shares are not worth a line.
-  if (f.padding > 0.0005)
+  constexpr double kWorthALine = 0.0005;  // 0.05 %
+  if (f.padding > kWorthALine)
     out.push_back({"padding", fmt::format("{} of the LLM's tokens", percent(f.padding))});
-  if (f.cut > 0.0005)
+  if (f.cut > kWorthALine)
     out.push_back({"cut off", fmt::format("{} of the samples' tokens do not fit", percent(f.cut))});
   if (f.goodput) out.push_back({"goodput", goodput_text(*f.goodput, f.tokens_per_second)});
   out.push_back({"memory", bytes_text(f.memory_bytes())});
@@ -153,7 +153,8 @@ std::string tower_memory_text(const MultimodalForecast& f, std::size_t width) {
     if (bytes >= 1) parts.push_back({"", what, bytes, ""});
   };
   for (const sim::TowerMemory& tower : place.towers) {
-    const std::string name = shorten_middle(printable(tower.tower), 16);
+    constexpr std::size_t kNameColumns = 16;
+    const std::string name = shorten_middle(printable(tower.tower), kNameColumns);
     add(fmt::format("{}: parameters", name), tower.parameters);
     add(fmt::format("{}: gradients", name), tower.gradients);
     add(fmt::format("{}: optimizer's state", name), tower.optimizer);
@@ -313,7 +314,8 @@ std::string memory_chart(const MultimodalForecast& f) {
     parts[5] = place.working;
     parts[6] = place.reserved;
     // The table below has every place. More bars than fit on a screen cannot be compared.
-    if (bars.size() < 32) bars.push_back({printable(place.name), parts});
+    constexpr std::size_t kMaxBars = 32;
+    if (bars.size() < kMaxBars) bars.push_back({printable(place.name), parts});
   }
   return html::stacked_bars("memory of a GPU of each place", series, bars, f.memory_bytes()) +
          table.html("memory by tower");

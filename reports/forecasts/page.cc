@@ -157,8 +157,8 @@ class Page {
   // The mean over all ranks: each class weighted by its number of ranks.
   std::string steps() const {
     std::vector<double> weight(names_.size(), 0);
+    // Of 1,024 ranks in classes of 1,023 and 1, the weights are 1023/1024 and 1/1024.
     for (const std::uint32_t c : f_.class_of)
-      // Of 1,024 ranks in classes of 1,023 and 1, the weights are 1023/1024 and 1/1024.
       weight[c] += 1 / static_cast<double>(f_.class_of.size());
     std::vector<std::vector<double>> means;
     for (std::size_t s = 0; s < f_.figures.times.size(); ++s) {

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 #include "reports/findings/reports.h"
+#include "sim/engine/to_run.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {

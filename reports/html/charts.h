@@ -70,10 +70,10 @@ struct GanttLane {
   std::vector<GanttBox> below;  // a thin second row
 };
 
-// Time begins at 0 and ends at `end`; boxes are inside. A thousandth shows the series that takes
-// most of it, or nothing where less than half of it is taken. So the size is bounded by the lanes,
-// not by their boxes. `label`: for screen readers; `format` formats a time. O(boxes + thousandths
-// of the boxes).
+// Time begins at 0 and ends at `end`; boxes are inside. The width is divided into a thousand parts.
+// Each shows the series that takes most of it, or nothing if less than half of it is taken, so that
+// the size of the chart depends on the lanes and not on their boxes. `label`: for screen readers;
+// `format` formats a time. O(boxes + thousandths that they cover).
 std::string gantt(const std::string& label, const std::vector<Series>& series,
                   const std::vector<GanttLane>& lanes, double end, const NumberFormat& format);
 

@@ -384,6 +384,7 @@ std::string progress_text(const WatchState& state) {
   for (const WatchedRank& r : state.ranks) {
     if (r.quiet != trace::kNoTime && (quiet == trace::kNoTime || r.quiet < quiet)) quiet = r.quiet;
   }
+  // A shorter silence is ordinary: ranks compute between their calls.
   constexpr trace::Nanos kQuiet = 1'000'000'000;
   if (quiet >= kQuiet) out += fmt::format(", quiet for {}", seconds_text(quiet));
   return out;

@@ -15,7 +15,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::size_t kBatch = 64;
+constexpr std::size_t kBatch = 64;  // items that a worker loads at a time
 
 void count_text(const std::string& text, const WordPiece* tokenizer, DataCheck& check) {
   const std::size_t size =

@@ -49,7 +49,7 @@ ManifestItem item_of_line(std::string_view line, Location location, ImageFolder&
   // Invalid UTF-8 becomes U+FFFD, which the tokenizer drops.
   const Json object = Json::parse(to_utf8(line), nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {
-    item.problem = "the line is not a JSON object";
+    item.problem = kNotAnObject;
     return item;
   }
   std::optional<std::string> image;

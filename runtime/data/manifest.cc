@@ -111,12 +111,12 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
   }
   out.items_ = std::move(content->items);
   out.notes_ = std::move(content->notes);
-  const bool nothing_usable =
+  // One bad line is an item that is left out; only such lines are a file of another format.
+  const bool is_another_format =
       !folder && !shards &&
-      std::all_of(out.items_.begin(), out.items_.end(), [](const ManifestItem& item) {
-        return item.problem == "the line is not a JSON object";
-      });
-  if (nothing_usable) {
+      std::all_of(out.items_.begin(), out.items_.end(),
+                  [](const ManifestItem& item) { return item.problem == kNotAnObject; });
+  if (is_another_format) {
     return Error{"not a manifest: no line is a JSON object",
                  {first, out.items_.front().location.line},
                  "name a folder with captions.csv, a JSONL file, or tar shards (*.tar)"};

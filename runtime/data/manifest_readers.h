@@ -19,6 +19,8 @@ struct ManifestContent {
 };
 
 inline constexpr const char* kCaptionsFile = "captions.csv";
+// ManifestItem::problem of a line of another format.
+inline constexpr const char* kNotAnObject = "the line is not a JSON object";
 
 // Finds image files that a manifest names, relative to the folder that the manifest is in.
 class ImageFolder {

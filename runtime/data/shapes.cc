@@ -40,7 +40,7 @@ constexpr std::array<const char*, 6> kShapes = {"circle", "square", "triangle",
                                                 "cross",  "ring",   "diamond"};
 constexpr std::array<const char*, 3> kSizes = {"small", "", "large"};
 constexpr std::array<float, 3> kRadius = {5.0F, 8.0F, 12.0F};  // pixels
-constexpr float kNoise = 0.05F;
+constexpr float kNoise = 0.05F;  // the most that is added to a pixel, whose values go from -1 to 1
 
 // Items must be the same everywhere (base/splitmix.h).
 class Random {

@@ -39,7 +39,7 @@
 #include "trace/load.h"
 #include "trace/run.h"
 #include "verify/certificates/certificate.h"
-#include "verify/compare_runs.h"
+#include "verify/compare_calls.h"
 #include "verify/product/decide.h"
 
 namespace lockstep::runtime {

@@ -111,6 +111,8 @@ std::optional<Entry> entry_of(const at::Tensor& tensor) {
 
 void count_allocations() {
   if (previous_cpu != nullptr) return;
+  // The highest priority, so that LibTorch's own allocators, which may register later, do not
+  // replace these.
   constexpr std::uint8_t kBeforeAll = 255;
   previous_cpu = c10::GetAllocator(c10::kCPU);
   previous_meta = c10::GetAllocator(c10::kMeta);

@@ -208,8 +208,8 @@ Result<std::unique_ptr<DeviceFingerprints>> make_cuda_fingerprints(int index,
     return value;
   };
   const std::string architecture =
-      "sm_" + std::to_string(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)) +
-      std::to_string(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+      c10::str("sm_", attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+               attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   // LibTorch's CUDA half has loaded it.
   const Result<Nvrtc> nvrtc = Nvrtc::open();
   if (!nvrtc) return nvrtc.error();
@@ -309,9 +309,9 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
   }
   if (choice.transport == Transport::nccl && !choice.share_gpus && choice.local_rank >= devices) {
     return Error{
-        "rank " + std::to_string(choice.local_rank) + " of this machine has no GPU of its own: " +
-            "there " + (devices == 1 ? "is " : "are ") + plural(devices, "GPU") +
-            ", and NCCL takes one rank on each",
+        c10::str("rank ", choice.local_rank, " of this machine has no GPU of its own: there ",
+                 devices == 1 ? "is " : "are ", plural(devices, "GPU"),
+                 ", and NCCL takes one rank on each"),
         {},
         "start fewer ranks on this machine; or, to test, let ranks share GPUs: lockstep run "
         "--share-gpus, or backend: gloo and --device cuda"};

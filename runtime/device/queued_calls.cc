@@ -325,11 +325,7 @@ QueuedBackend::QueuedBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::string
 
 std::string QueuedBackend::pair_with(int peer) const {
   const auto [low, high] = std::minmax({getRank(), peer});
-  std::string pair = "/";
-  pair += std::to_string(low);
-  pair += ':';
-  pair += std::to_string(high);
-  return pair;
+  return c10::str("/", low, ":", high);
 }
 
 QueuedBackend::WorkPtr QueuedBackend::queue(c10d::OpType op, bool is_async, Tensors tensors,

@@ -39,9 +39,9 @@ constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "ddp", 24, "bfloat16"},
                                                 {"image, text", "manual", 8, "float16"},
                                                 {"image, text", "ddp", 24, "float16"}}};
-constexpr int kWorkSteps = 10;
-constexpr int kWarmSteps = 4;  // the first steps, which allocate memory, are not measured
-constexpr int kMaxRounds = 8;  // if the all-reduces cannot be fitted
+constexpr int kWorkSteps = 10;  // of each job, those of kWarmSteps included
+constexpr int kWarmSteps = 4;   // the first steps, which allocate memory, are not measured
+constexpr int kMaxRounds = 8;   // if the all-reduces cannot be fitted
 
 // Jobs that run with all ranks at once: one with an all-reduce per parameter, from a few bytes to
 // the largest; one with few calls; and one whose calls overlap computation. Links are fitted to the

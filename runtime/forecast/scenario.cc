@@ -16,6 +16,8 @@
 namespace lockstep::runtime {
 namespace {
 
+// Runs the ranks' segments of work here, some rounds of them, and corrects the counted costs by the
+// times.
 Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
                         const sim::Machine& machine, std::vector<trace::RankCosts>& costs,
                         Interrupts& interrupts) {

@@ -99,7 +99,6 @@ class ForwardingBackend : public c10d::Backend {
 
 // EndlessWork: a call that never completes, because nothing carries it. The watchdog ends a rank
 // that waits for it.
-
 class EndlessWork : public c10d::Work {
  public:
   bool isCompleted() override { return false; }

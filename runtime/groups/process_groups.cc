@@ -46,14 +46,13 @@ c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf 
   options.timeout = timeout;
   auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
   // An agent's store still holds keys of an earlier attempt, so each attempt has its own prefix.
-  return c10::make_intrusive<c10d::PrefixStore>("lockstep/" + std::to_string(rendezvous.attempt),
-                                                store);
+  return c10::make_intrusive<c10d::PrefixStore>(c10::str("lockstep/", rendezvous.attempt), store);
 }
 
 // Waits until every rank has come, so that a missing rank is named here, instead of causing some
 // later failure. Returns whether all ranks share one loopback.
 bool wait_for_all(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
-  const auto key = [](int rank) { return "here/" + std::to_string(rank); };
+  const auto key = [](int rank) { return c10::str("here/", rank); };
   std::vector<std::string> keys;
   for (int rank = 0; rank < who.world_size; ++rank) keys.push_back(key(rank));
   const std::string own = loopback_of_this_process();
@@ -66,9 +65,9 @@ bool wait_for_all(c10d::Store& store, RankOf who, std::chrono::milliseconds time
       if (!store.check({key(rank)})) missing.push_back(std::to_string(rank));
     }
     if (missing.empty()) throw;
-    throw std::runtime_error((missing.size() == 1 ? "rank " : "ranks ") +
-                             join_and(missing, kMissingNamed) + " did not come within " +
-                             std::to_string(timeout.count() / 1000) + " s");
+    throw std::runtime_error(c10::str(missing.size() == 1 ? "rank " : "ranks ",
+                                      join_and(missing, kMissingNamed), " did not come within ",
+                                      timeout.count() / 1000, " s"));
   }
   return std::all_of(keys.begin(), keys.end(),
                      [&](const std::string& of_rank) { return store.get_to_str(of_rank) == own; });
@@ -80,7 +79,7 @@ std::unique_ptr<Device> open_cpu() {
   return std::move(*cpu);
 }
 
-std::string key_of(const std::string& what, int rank) { return what + "/" + std::to_string(rank); }
+std::string key_of(const std::string& what, int rank) { return c10::str(what, "/", rank); }
 
 }  // namespace
 
@@ -231,8 +230,8 @@ void ProcessGroups::require_same(const std::string& what, const std::string& val
   const Recorder::Blocked asking(recorder_, "rank 0, in the store");
   const std::string theirs = store_->get_to_str("same/" + what);
   if (theirs == value) return;
-  throw std::runtime_error(what + " is " + value + " on rank " + std::to_string(who_.rank) +
-                           ", and " + theirs + " on rank 0");
+  throw std::runtime_error(
+      c10::str(what, " is ", value, " on rank ", who_.rank, ", and ", theirs, " on rank 0"));
 }
 
 void ProcessGroups::announce(const std::string& what) {

@@ -92,7 +92,7 @@ Result<std::optional<Study>> load_study(const std::string& path) {
   const Result<std::string> text = read_file(path, kMax);
   if (!text) return text.error();
   Result<YamlDocument> document = parse_yaml(*text, path);
-  // Errors of files that are no studies are reported where those are loaded.
+  // Errors of files that are not studies are reported where those are loaded.
   if (!document || !document->value.contains("study")) return std::optional<Study>();
   const Result<Scenario> scenario = load_scenario(path);  // checks all of it
   if (!scenario) return scenario.error();

@@ -81,6 +81,21 @@ class Runner {
     Result<reports::Filter> filter = reports::load_filter(options_.report.filter);
     if (!filter) return filter.error();
     filter_ = std::move(*filter);
+    if (const Status loaded = load_scenarios(); !loaded) return loaded.error();
+    const bool to_files =
+        !options_.report.outputs.empty() || !options_.report.filter.write_baseline.empty();
+    if (scenarios_.size() > 1 && to_files)
+      return Error{"--output and --write-baseline are for one scenario",
+                   {},
+                   "every run's folder holds its report.json; name the parent with --output-dir"};
+    Result<std::string> worker = find_worker(worker_search_of_this_process());
+    if (!worker) return worker.error();
+    worker_ = *worker;
+    return Status::ok();
+  }
+
+  // Studies among several files are named and left out: another command runs them.
+  Status load_scenarios() {
     const Result<std::vector<std::string>> files = scenario_files(options_.paths);
     if (!files) return files.error();
     const std::optional<int> gpus = count_gpus(gpu_search_of_this_process());
@@ -106,15 +121,6 @@ class Runner {
                    fmt::format("run it with `lockstep sweep {} -o DIR`", studies.front())};
     for (const std::string& file : studies)
       stream_ << printable(file) << " is a study and left out: `lockstep sweep` runs it\n";
-    const bool to_files =
-        !options_.report.outputs.empty() || !options_.report.filter.write_baseline.empty();
-    if (scenarios_.size() > 1 && to_files)
-      return Error{"--output and --write-baseline are for one scenario",
-                   {},
-                   "every run's folder holds its report.json; name the parent with --output-dir"};
-    Result<std::string> worker = find_worker(worker_search_of_this_process());
-    if (!worker) return worker.error();
-    worker_ = *worker;
     return Status::ok();
   }
 

@@ -115,7 +115,7 @@ std::string how_far(const JobOutcome& outcome) {
 
 // For a job that we ended before its end: whether it moved, and whether anything was found.
 std::string until_then(const JobOutcome& outcome) {
-  constexpr double kLongQuietS = 2;
+  constexpr double kLongQuietS = 2;  // a shorter silence is ordinary: ranks compute
   std::string out;
   if (outcome.quiet_s > kLongQuietS)
     out += fmt::format("nothing had moved for {}\n", duration_text(outcome.quiet_s));
@@ -362,6 +362,7 @@ std::string table(const std::vector<TableRow>& rows) {
 
 namespace {
 
+// Between two lines where the output is not a terminal: a log keeps each of them.
 constexpr double kPlainIntervalS = 5;
 
 }  // namespace

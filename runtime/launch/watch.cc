@@ -298,6 +298,7 @@ class Watcher {
       speed_since_ = now;
       speed_from_ = state_.steps();
     }
+    // Long enough for a rate that does not jump, short enough to follow a job that slows down.
     constexpr trace::Nanos kWindow = 5 * kSecond;
     state_.steps_per_s = before.steps_per_s;
     if (now - speed_since_ < kWindow) return;
@@ -323,7 +324,7 @@ class Watcher {
 
   void act_on(const KeyPress& pressed) {
     const auto page = static_cast<std::ptrdiff_t>(std::max<std::size_t>(shown_size_.height, 8) / 2);
-    constexpr std::ptrdiff_t kAll = 1 << 30U;
+    constexpr std::ptrdiff_t kAll = 1 << 30U;  // more rows than a screen can have
     switch (pressed.key) {
       case Key::up:
         return select(-1);

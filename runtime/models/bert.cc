@@ -143,7 +143,7 @@ at::Tensor BertEncoderImpl::back(const at::Tensor& inner, const at::Tensor& mask
 bool BertEncoderImpl::in_front(std::string_view name) const {
   if (name.starts_with("embeddings.")) return true;
   for (std::size_t i = 0; i < layers_.size() / 2; ++i) {
-    if (name.starts_with("encoder.layer." + std::to_string(i) + ".")) return true;
+    if (name.starts_with(c10::str("encoder.layer.", i, "."))) return true;
   }
   return false;
 }

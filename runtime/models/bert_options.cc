@@ -101,7 +101,7 @@ Status check_bert_options(const BertOptions& o) {
   }
   for (const double share : {o.dropout, o.attention_dropout}) {
     if (!(share >= 0 && share < 1)) {
-      return Error{fmt::format("dropout is {}, no share from 0 to below 1", fixed(share, 2)),
+      return Error{fmt::format("dropout is {}, not a share from 0 to below 1", fixed(share, 2)),
                    {},
                    "0.1 is usual, 0 turns it off"};
     }
@@ -123,7 +123,7 @@ Status check_bert_options(const BertOptions& o) {
 
 Result<BertOptions> parse_bert_config(std::string_view json) {
   const Json config = Json::parse(json, nullptr, false);
-  if (!config.is_object()) return Error{"no JSON object", {}, kConfigFix};
+  if (!config.is_object()) return Error{"not a JSON object", {}, kConfigFix};
   for (const auto& [key, wanted] :
        std::initializer_list<std::pair<const char*, Json>>{{"model_type", "bert"},
                                                            {"hidden_act", "gelu"},

@@ -37,8 +37,9 @@ double weights_in(const BertOptions& options);
 Status check_bert_options(const BertOptions& options);
 
 // Reads the text of a config.json. Keys that it lacks are BERT-base's, which is Hugging Face's
-// rule too. Errors, without a location: no JSON object, a value of the wrong kind, an architecture
-// that is not BERT's (model_type, hidden_act other than "gelu", relative positions, a decoder).
+// rule too. Errors, without a location: not a JSON object, a value of the wrong kind, an
+// architecture that is not BERT's (model_type, hidden_act other than "gelu", relative positions, a
+// decoder).
 Result<BertOptions> parse_bert_config(std::string_view json);
 // The same from a file. Errors: also what cannot be read.
 Result<BertOptions> load_bert_config(const std::string& path);

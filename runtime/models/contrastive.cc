@@ -173,6 +173,8 @@ at::Tensor ContrastiveModelImpl::text_loss(const at::Tensor& projected, const at
   // Masked words (BERT): only the words that were hidden are predicted.
   const at::Tensor hidden = (seen != tokens).flatten().nonzero().squeeze(1);
   const at::Tensor logits = text_head_(projected.flatten(0, 1).index_select(0, hidden));
+  // Without a hidden word: a loss of 0 that still reaches every parameter of the text encoder, so
+  // that all ranks reduce the same gradients.
   if (hidden.size(0) == 0) return 0 * (projected.sum() + text_head_->bias.sum());
   return F::cross_entropy(logits, tokens.flatten().index_select(0, hidden));
 }
@@ -246,6 +248,8 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
       (distinct(images.slice(0, 0, pairs), all_sentences) + distinct(sentences, all_images)) / 2;
   losses.total = losses.total + batch.weights.pairs * losses.contrastive;
   if (fusion_) {
+    // Without a pair the fusion runs all the same, with weight 0: its parameters get gradients on
+    // every rank that has images.
     losses.matching = pairs > 0 ? matching_loss(features.slice(0, 0, pairs),
                                                 hidden.index_select(0, batch.image_rows),
                                                 mask.index_select(0, batch.image_rows))

@@ -109,7 +109,7 @@ class ContrastiveModelImpl : public torch::nn::Module {
   Losses losses_of(const Batch& batch, const EncodedText& text, const ImageFeatures& image_features,
                    FeatureGather* gather = nullptr);
   // The tokens with some words hidden, drawn again by each call. For text encoders that see both
-  // ways: they would read the answer otherwise. And which of them are no padding.
+  // ways: they would read the answer otherwise. And which of them are not padding.
   at::Tensor seen_by_text(const at::Tensor& tokens) const;
   at::Tensor text_mask(const at::Tensor& tokens) const { return tokens != input_.pad; }
 

@@ -122,8 +122,7 @@ auto catalog_entry(const Entries& entries, const std::string& name) -> decltype(
 
 CatalogModel to_try(const ImageEntry& entry) {
   const ImageTower tower = entry.make();
-  const std::string length = std::to_string(entry.side);
-  return {tower.module, tower.names, "a 3x" + length + "x" + length + " picture",
+  return {tower.module, tower.names, c10::str("a 3x", entry.side, "x", entry.side, " picture"),
           [tower, side = entry.side](std::int64_t batch) {
             return tower.encode(at::randn({batch, 3, side, side}));
           }};
@@ -137,7 +136,7 @@ CatalogModel to_try(const TextEntry& entry) {
   input.max_tokens = entry.of_shapes ? kMaxTokens : entry.tokens;
   const TextTower tower = entry.make(input);
   return {
-      tower.module, tower.names, std::to_string(input.max_tokens) + " tokens",
+      tower.module, tower.names, c10::str(input.max_tokens, " tokens"),
       [tower, input](std::int64_t batch) {
         const at::Tensor ids = at::randint(input.vocabulary, {batch, input.max_tokens}, at::kLong);
         const at::Tensor mask = at::ones_like(ids);
@@ -184,7 +183,7 @@ int text_length(const std::string& text_encoder, bool of_shapes) {
 Result<CatalogModel> build_model(const std::string& name) {
   if (const ImageEntry* entry = catalog_entry(kImageEncoders, name)) return to_try(*entry);
   if (const TextEntry* entry = catalog_entry(kTextEncoders, name)) return to_try(*entry);
-  return Error{"no model is called \"" + printable(name) + "\"",
+  return Error{c10::str("no model is called \"", printable(name), "\""),
                {},
                did_you_mean(name, model_names(), "choose " + join_and(model_names()))};
 }

@@ -72,7 +72,8 @@ CrossAttentionFusionImpl::CrossAttentionFusionImpl(const FusionOptions& options)
 at::Tensor CrossAttentionFusionImpl::forward(const at::Tensor& image, const at::Tensor& text,
                                              const at::Tensor& mask) {
   const Status fit = check_fusion_shapes(options_, image.sizes(), text.sizes(), mask.sizes());
-  if (!fit) throw std::invalid_argument(fit.error().message + "\n  fix: " + fit.error().fix);
+  if (!fit)
+    throw std::invalid_argument(c10::str(fit.error().message, "\n  fix: ", fit.error().fix));
   at::Tensor x = image_projection_(image.dim() == 2 ? image.unsqueeze(1) : image);
   const at::Tensor memory = text_projection_(text);
   for (FusionLayer& layer : layers_) x = layer(x, memory, mask);

@@ -55,10 +55,10 @@ Status check_fusion_options(const FusionOptions& o) {
         "choose a width that is a multiple of the heads"};
   }
   if (!(o.dropout >= 0 && o.dropout < 1)) {
-    return Error{
-        fmt::format("the fusion's dropout is {}, no share from 0 to below 1", fixed(o.dropout, 2)),
-        {},
-        "0.1 is usual, 0 turns it off"};
+    return Error{fmt::format("the fusion's dropout is {}, not a share from 0 to below 1",
+                             fixed(o.dropout, 2)),
+                 {},
+                 "0.1 is usual, 0 turns it off"};
   }
   return Status::ok();
 }

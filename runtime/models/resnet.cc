@@ -56,9 +56,10 @@ int ResNetOptions::feature_width() const { return width * 8 * expansion(block); 
 ResidualStageBlockImpl::ResidualStageBlockImpl(Block kind, int in, int channels, int stride) {
   const int out = channels * expansion(kind);
   const auto add = [this](int from, int to, int kernel, int step) {
-    const std::string number = std::to_string(convs_.size() + 1);
-    convs_.push_back(register_module("conv" + number, resnet_conv(from, to, kernel, step)));
-    norms_.push_back(register_module("bn" + number, torch::nn::BatchNorm2d(to)));
+    const std::size_t number = convs_.size() + 1;
+    convs_.push_back(
+        register_module(c10::str("conv", number), resnet_conv(from, to, kernel, step)));
+    norms_.push_back(register_module(c10::str("bn", number), torch::nn::BatchNorm2d(to)));
   };
   if (kind == Block::kBasic) {
     add(in, channels, 3, stride);
@@ -92,8 +93,7 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options)
   int in = options.width;
   int channels = options.width;
   for (std::size_t stage = 0; stage < options.blocks.size(); ++stage) {
-    const auto layer =
-        register_module("layer" + std::to_string(stage + 1), torch::nn::ModuleList());
+    const auto layer = register_module(c10::str("layer", stage + 1), torch::nn::ModuleList());
     for (int i = 0; i < options.blocks[stage]; ++i) {
       const int stride = stage > 0 && i == 0 ? 2 : 1;
       blocks_.emplace_back(options.block, in, channels, stride);
@@ -126,8 +126,8 @@ bool ResNetImpl::in_front(std::string_view name) const {
   std::size_t number = 0;
   for (std::size_t layer = 0; layer < options_.blocks.size(); ++layer) {
     for (int i = 0; i < options_.blocks[layer]; ++i, ++number) {
-      const std::string block = "layer" + std::to_string(layer + 1) + "." + std::to_string(i) + ".";
-      if (name.starts_with(block)) return number < blocks_.size() / 2;
+      if (name.starts_with(c10::str("layer", layer + 1, ".", i, ".")))
+        return number < blocks_.size() / 2;
     }
   }
   return false;

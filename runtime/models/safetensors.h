@@ -18,7 +18,7 @@ namespace lockstep::runtime {
 // An open file whose header was read and checked. Any thread may read.
 class SafetensorsFile {
  public:
-  // Errors: the file cannot be read, or is no safetensors file, or a damaged one.
+  // Errors: the file cannot be read, or is not a safetensors file, or a damaged one.
   static Result<SafetensorsFile> open(const std::string& path);
   SafetensorsFile(SafetensorsFile&& other) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) = delete;

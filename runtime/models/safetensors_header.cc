@@ -243,11 +243,7 @@ std::optional<StoredType> stored_type_named(std::string_view name) {
 }
 
 std::string shape_in_words(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  }
-  return text + "]";
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json,

@@ -1,5 +1,5 @@
-// ImageEncoder "resnet-small": a strided convolution, two residual blocks that halve the picture,
-// all with BatchNorm, an average over the picture, and a linear layer.
+// The default encoders of a scenario, small enough to train on a CPU: "resnet-small" (ImageEncoder)
+// and "bert-small" (TextEncoder).
 #pragma once
 
 #include <string_view>
@@ -21,6 +21,8 @@ class ResidualBlockImpl : public ModelBlock {
 };
 TORCH_MODULE(ResidualBlock);
 
+// A strided convolution, two residual blocks that halve the picture, all with BatchNorm, an average
+// over the picture, and a linear layer.
 class ImageEncoderImpl : public torch::nn::Module {
  public:
   explicit ImageEncoderImpl(int width);
@@ -38,11 +40,7 @@ class ImageEncoderImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ImageEncoder);
 
-// TextEncoder "bert-small": token and position embeddings and two pre-norm transformer blocks.
-//
-// Unlike BERT's, attention is causal, so that one pass serves both losses: every position predicts
-// its next word, and the end token has seen the whole sentence.
-
+// A pre-norm transformer block with causal attention.
 class TextBlockImpl : public ModelBlock {
  public:
   TextBlockImpl(int width, int heads);
@@ -57,6 +55,9 @@ class TextBlockImpl : public ModelBlock {
 };
 TORCH_MODULE(TextBlock);
 
+// Token and position embeddings and two blocks. Unlike BERT's, attention is causal, so that one
+// pass serves both losses: every position predicts its next word, and the end token has seen the
+// whole sentence.
 class TextEncoderImpl : public torch::nn::Module {
  public:
   TextEncoderImpl(int vocabulary, int max_tokens, int width);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "runtime/models/safetensors_header.h"
@@ -39,8 +40,8 @@ std::string tensor_sum(const std::vector<TensorRow>& rows) {
     values += row.values;
     bytes += row.bytes;
   }
-  return fmt::format("{}, {}, {} MiB", plural(rows.size(), "tensor"), plural(values, "value"),
-                     fixed(static_cast<double>(bytes) / (1 << 20), 1));
+  return fmt::format("{}, {}, {}", plural(rows.size(), "tensor"), plural(values, "value"),
+                     bytes_text(bytes));
 }
 
 }  // namespace lockstep::runtime

@@ -64,7 +64,7 @@ struct Misfits {
 
   void add_to(std::string& message, const char* what, const std::vector<std::string>& some) const {
     if (some.empty()) return;
-    message += std::string("\n  ") + what + ": " + join_and(some, kNamesShown);
+    message += c10::str("\n  ", what, ": ", join_and(some, kNamesShown));
   }
 
   Status status(const std::string& path) const {
@@ -90,10 +90,9 @@ std::string misfit(const std::string& name, const StoredTensor& stored, const at
                            (at::isFloatingType(type) && at::isFloatingType(target.scalar_type()));
   if (convertible && target.sizes() == at::IntArrayRef(stored.shape)) return {};
   const auto wanted = stored_type_of(target.scalar_type());
-  return printable(name) + ": " + std::string(name_of(stored.type)) + " " +
-         shape_in_words(stored.shape) + " in the file, " +
-         (wanted ? std::string(name_of(*wanted)) : std::string("another type")) + " " +
-         shape_in_words(target.sizes().vec()) + " in the model";
+  return c10::str(printable(name), ": ", name_of(stored.type), " ", shape_in_words(stored.shape),
+                  " in the file, ", wanted ? name_of(*wanted) : "another type", " ",
+                  shape_in_words(target.sizes().vec()), " in the model");
 }
 
 Status copy_into(at::Tensor target, const SafetensorsFile& file, const StoredTensor& stored) {

@@ -23,7 +23,7 @@ std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallT
   return sum;
 }
 
-// Puts each call where its peers' are, by the rules by which they match, and compares what meets.
+// Matches the calls of all ranks, and compares those that match.
 class Disputes {
  public:
   explicit Disputes(const trace::Run& program) : program_(program) {}
@@ -36,7 +36,7 @@ class Disputes {
     for (const auto& [key, channel] : channels_) {
       const std::size_t pairs = std::min(channel.sends.size(), channel.receives.size());
       for (std::size_t i = 0; i < pairs; ++i) {
-        if (part(channel.sends[i]) == part(channel.receives[i])) continue;
+        if (part_bytes(channel.sends[i]) == part_bytes(channel.receives[i])) continue;
         dispute(channel.sends[i]);
         dispute(channel.receives[i]);
       }
@@ -75,7 +75,7 @@ class Disputes {
   }
 
   // The bytes of one rank's part, which must be the same on all members.
-  std::int64_t part(CallOf of) const {
+  std::int64_t part_bytes(CallOf of) const {
     const trace::RankTrace& trace = program_.ranks[of.first];
     const trace::Signature& s = signature(of);
     const CallTensors tensors =
@@ -102,7 +102,8 @@ class Disputes {
     const auto agree = [&](CallOf a, CallOf b) {
       const trace::Signature& x = signature(a);
       const trace::Signature& y = signature(b);
-      return x.op == y.op && x.root == y.root && x.dtypes == y.dtypes && part(a) == part(b);
+      return x.op == y.op && x.root == y.root && x.dtypes == y.dtypes &&
+             part_bytes(a) == part_bytes(b);
     };
     const bool one = std::all_of(calls.begin(), calls.end(),
                                  [&](CallOf other) { return agree(calls.front(), other); });

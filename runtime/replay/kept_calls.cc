@@ -32,7 +32,7 @@ Sequence sequence_of(const trace::Run& run, const trace::RankTrace& trace,
           sends ? call.peer.value : trace.rank.value, call.ptag};
 }
 
-bool collective(const trace::Run& run, const trace::Call& call) {
+bool is_collective(const trace::Run& run, const trace::Call& call) {
   return !run.tables.is_message(call);
 }
 
@@ -42,14 +42,14 @@ std::optional<Error> find_torn_channel(const trace::Run& run) {
   std::map<Sequence, std::int64_t> balance;
   for (const trace::RankTrace& trace : run.ranks) {
     for (const trace::Call& call : trace.calls) {
-      if (collective(run, call)) continue;
+      if (is_collective(run, call)) continue;
       const trace::Op op = run.tables.op(call);
       balance[sequence_of(run, trace, call)] += op == trace::Op::send ? 1 : -1;
     }
   }
   for (const trace::RankTrace& trace : run.ranks) {
     for (const trace::Call& call : trace.calls) {
-      if (collective(run, call) || balance[sequence_of(run, trace, call)] == 0) continue;
+      if (is_collective(run, call) || balance[sequence_of(run, trace, call)] == 0) continue;
       return Error{
           fmt::format("rank {}, {}: the recorders lost the ranks' oldest calls, and which messages "
                       "belong together is not known",
@@ -71,7 +71,7 @@ std::optional<Error> drop_what_recorders_lost(const trace::Run& run, Kept& kept)
   for (const trace::RankTrace& trace : run.ranks) {
     std::set<trace::GroupId> seen;
     for (const trace::Call& call : trace.calls) {
-      if (!collective(run, call)) continue;
+      if (!is_collective(run, call)) continue;
       if (!seen.insert(call.group).second) continue;
       if (cut(trace) && !trace.first_seq.contains(call.group)) {
         return Error{
@@ -89,7 +89,7 @@ std::optional<Error> drop_what_recorders_lost(const trace::Run& run, Kept& kept)
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const std::vector<trace::Call>& calls = run.ranks[r].calls;
     for (std::size_t c = 0; c < calls.size(); ++c) {
-      if (collective(run, calls[c]) && calls[c].seq < begin[calls[c].group]) kept[r][c] = false;
+      if (is_collective(run, calls[c]) && calls[c].seq < begin[calls[c].group]) kept[r][c] = false;
     }
   }
   return std::nullopt;
@@ -156,7 +156,7 @@ class Cut {
         const std::size_t sequence = number_of(sequence_of(run_, trace, call(r, i)));
         own.push_back(sequence);
         sequences_[sequence][r].push_back(i);
-        if (!collective(run_, call(r, i))) note_member(sequence, call(r, i).peer);
+        if (!is_collective(run_, call(r, i))) note_member(sequence, call(r, i).peer);
       }
     }
   }

@@ -207,8 +207,7 @@ const CallNote& Ddp::bucket_note(const c10d::GradBucket& bucket) {
   for (const at::Tensor& parameter : bucket.getParameters()) {
     names.push_back(names_.at(parameter.unsafeGetTensorImpl()));
   }
-  const auto note =
-      parts_.recorder.note(names, "ddp.bucket." + std::to_string(index) + parts_.average);
+  const auto note = parts_.recorder.note(names, c10::str("ddp.bucket.", index, parts_.average));
   return bucket_notes_.emplace(index, note).first->second;
 }
 

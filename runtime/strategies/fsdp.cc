@@ -28,10 +28,10 @@ ShardGroups make_groups(int shard_ranks, ProcessGroups& groups, Fault fault, Rec
   const int copy = rank / shard_ranks;
   const int shard_rank = rank % shard_ranks;
   // 8 ranks, shard_ranks 4: rank 5 is in shard1 = {4, 5, 6, 7} and replicate1 = {1, 5}.
-  const auto shard = groups.make("shard" + std::to_string(copy), "one copy of the parameters",
+  const auto shard = groups.make(c10::str("shard", copy), "one copy of the parameters",
                                  every_nth_rank(1, copy * shard_ranks, shard_ranks));
   const auto replicate =
-      groups.make("replicate" + std::to_string(shard_rank), "copies of one shard",
+      groups.make(c10::str("replicate", shard_rank), "copies of one shard",
                   every_nth_rank(shard_ranks, shard_rank, world_size / shard_ranks));
   return {shard, replicate, world_size};
 }

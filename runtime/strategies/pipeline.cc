@@ -29,9 +29,9 @@ constexpr std::int64_t kMaxSizes = 4;
 std::string items(std::int64_t count) { return plural(std::max<std::int64_t>(count, 0), "item"); }
 
 [[noreturn]] void refuse(int m, std::int64_t theirs, std::int64_t own) {
-  throw std::runtime_error("micro-batch " + std::to_string(m) + ": the other stage has " +
-                           items(theirs) + ", this one " + items(own) +
-                           ": the stages of a replica must read the same batch");
+  throw std::runtime_error(c10::str("micro-batch ", m, ": the other stage has ", items(theirs),
+                                    ", this one ", items(own),
+                                    ": the stages of a replica must read the same batch"));
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
   const int count = options.stages;
   LOCKSTEP_CHECK(who.world_size % count == 0, "a replica without all of its stages");
   const int first = who.rank - own_;
-  const std::string replica = "replica" + std::to_string(first / count);
+  const std::string replica = c10::str("replica", first / count);
   const std::vector<std::int32_t> ranks = every_nth_rank(1, first, count);
   // 8 ranks, 4 stages: rank 6 is in replica1 = {4, 5, 6, 7} and stage_text_front = {2, 6}.
   replica_ = parts_.groups.make(replica, "the stages of one copy of the model", ranks);
@@ -369,10 +369,7 @@ CallNote Pipeline::note(int m, Part part) {
                                                         {"gradient", "pipeline.gradient"},
                                                         {"tokens", "pipeline.seen"}}};
   const Words& words = kWords[static_cast<std::size_t>(part)];
-  std::string what = words.what;
-  what += '.';
-  what += std::to_string(m);
-  return parts_.recorder.note({what}, words.tag);
+  return parts_.recorder.note({c10::str(words.what, '.', m)}, words.tag);
 }
 
 }  // namespace lockstep::runtime

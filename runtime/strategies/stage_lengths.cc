@@ -41,7 +41,7 @@ StageLengths::StageLengths(int stages, ProcessGroups& groups, Recorder& recorder
       sends_first_(sent_first || stage_.stages_after % 2 == 0) {
   const int first = groups.who().rank - groups.who().rank % stages;
   group_ =
-      groups.make("replica" + std::to_string(first / stages) + ".lengths",
+      groups.make(c10::str("replica", first / stages, ".lengths"),
                   "neighbouring stages compare their batches", every_nth_rank(1, first, stages));
 }
 
@@ -67,8 +67,9 @@ void StageLengths::exchange(const std::vector<Batch>& batches) {
     const HostRead reading(recorder_, theirs);
     theirs = theirs.cpu();  // waits for the message on a device that queues calls
     if (theirs.equal(own)) continue;
-    throw std::runtime_error("the other stage has " + in_words(theirs) + "; this one " +
-                             in_words(own) + ": the stages of a replica must read the same batch");
+    throw std::runtime_error(c10::str("the other stage has ", in_words(theirs), "; this one ",
+                                      in_words(own),
+                                      ": the stages of a replica must read the same batch"));
   }
 }
 

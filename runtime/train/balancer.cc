@@ -13,7 +13,7 @@ namespace {
 // before; then, for each micro-batch of this step, words to predict and image-text pairs. With two
 // micro-batches: 4, 16, 31.5, words 0, pairs 0, words 1, pairs 1.
 enum Column : std::int64_t { kImagesColumn, kTextsColumn, kMillisecondsColumn, kFirstCountColumn };
-constexpr std::int64_t kCounts = 2;
+constexpr std::int64_t kCounts = 2;  // of a micro-batch: words, pairs
 
 // The factor of a rank's loss: 1 where all ranks have equally much, 2 where it has twice the mean.
 double share_of(double own, double all, double ranks) { return all > 0 ? own / all * ranks : 1; }

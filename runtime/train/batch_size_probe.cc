@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 // Often enough to end a process before it takes much more than the limit; 100 polls a second cost
 // nothing.
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
+// Of calls. A try is a single rank, which waits for nobody.
 constexpr auto kTimeout = std::chrono::hours(1);
 // The child's exit status for "out of memory", apart from 1 for other errors.
 constexpr int kExitOutOfMemory = 3;
@@ -186,7 +187,7 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
     // SIGKILL that we did not send: the kernel's out-of-memory killer.
     const bool by_system = WTERMSIG(ended.status) == SIGKILL;
     result.outcome = by_system ? Outcome::killed : Outcome::failed;
-    result.why = "ended by signal " + std::to_string(WTERMSIG(ended.status));
+    result.why = c10::str("ended by signal ", WTERMSIG(ended.status));
   } else if (WEXITSTATUS(ended.status) == kExitOutOfMemory) {
     result.outcome = Outcome::out_of_memory;
   } else if (WEXITSTATUS(ended.status) != 0) {

@@ -52,8 +52,8 @@ Result<Files> files_of(const Scenario& scenario) {
   shapes.items = data.items + data.held_out;
   shapes.side = image_side(scenario);
   shapes.seed = scenario.train.seed;
-  const std::string folder = cache_folder() + "/shapes-" + std::to_string(shapes.items) + "x" +
-                             std::to_string(shapes.side) + "-seed" + std::to_string(shapes.seed);
+  const std::string folder =
+      c10::str(cache_folder(), "/shapes-", shapes.items, "x", shapes.side, "-seed", shapes.seed);
   std::error_code ignored;  // write_shapes says what is wrong with the folder
   std::filesystem::create_directories(cache_folder(), ignored);
   if (const Status written = write_shapes(folder, shapes); !written) return written.error();
@@ -73,8 +73,8 @@ Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& ma
   const std::int64_t held_out = scenario.train.evaluate ? data.held_out : 0;
   const std::int64_t items = manifest.size() - held_out;
   if (items < 1) {
-    return Error{"the manifest has " + plural(manifest.size(), "item") +
-                     ", and the evaluation holds out " + std::to_string(held_out),
+    return Error{c10::str("the manifest has ", plural(manifest.size(), "item"),
+                          ", and the evaluation holds out ", held_out),
                  {data.manifest.front()},
                  "lower \"held_out\", or turn \"evaluate\" off"};
   }
@@ -223,8 +223,9 @@ Batch BatchSource::next(std::int64_t step) {
           "a batch holds only images, which have no loss: every batch needs a text; raise "
           "\"batch_size\", or write more texts");
     }
-    throw std::runtime_error("no item of a batch could be read" +
-                             (reasons.empty() ? std::string() : ": " + reasons.back().str()));
+    throw std::runtime_error(c10::str("no item of a batch could be read",
+                                      reasons.empty() ? "" : ": ",
+                                      reasons.empty() ? "" : reasons.back().str()));
   }
   // The first rank of the replica decides which rules apply, so that all its stages see one batch.
   const int first = rank_ - rank_ % scenario_.ranks_of_replica();

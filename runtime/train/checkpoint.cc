@@ -93,7 +93,7 @@ Status make_folder(const std::string& folder, const std::string& step) {
 }  // namespace
 
 std::string Checkpoints::file_of(std::int64_t steps, int rank) const {
-  return step_folder(folder_, steps) + "/rank_" + std::to_string(rank) + ".safetensors";
+  return c10::str(step_folder(folder_, steps), "/rank_", rank, ".safetensors");
 }
 
 std::string Checkpoints::whole_file_of(std::int64_t steps) const {
@@ -178,8 +178,8 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
   };
   // Check that the file belongs to this job before anything is copied.
   if (!is_whole && recorded("world_size") != std::to_string(who_.world_size)) {
-    return refuse("the checkpoint is of " + printable(recorded("world_size")) +
-                      " ranks, the job has " + std::to_string(who_.world_size),
+    return refuse(c10::str("the checkpoint is of ", printable(recorded("world_size")),
+                           " ranks, the job has ", who_.world_size),
                   "start the same number of ranks, or save with \"layout: gathered\"");
   }
   if (recorded("data") != std::to_string(digest_)) {

@@ -305,19 +305,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   if (by_device) groups_.device_time().begin();
   const trace::Nanos computing_since = monotonic_nanos();
   const trace::Nanos waited_before = recorder_.waited_nanos();
-  // Record what the step holds: indices of all micro-batches, and modalities. Micro-batches have
-  // marks of their own, each before its calls (accumulate()), except where a strategy orders them.
-  Batch all;  // union of the micro-batches
-  std::set<std::string> held;
-  for (const Batch& batch : batches) {
-    for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
-      mark_memory(*part, trace::MemoryCategory::inputs);
-    all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
-    for (const std::string& modality : batch.modalities()) held.insert(modality);
-  }
-  if (!all.indices.empty()) recorder_.data(step, all.indices);
-  const bool pipeline = scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
-  if (batches.size() == 1 || pipeline) recorder_.modality(step, {held.begin(), held.end()});
+  metrics.samples = record_contents(step, batches);
 
   // The step itself. Gradients that are still there after clear_gradients() are leftovers, a defect
   // that `watch_` records.
@@ -337,12 +325,28 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
     result_.balance = balancer_->report();
   }
 
-  metrics.samples = static_cast<std::int64_t>(all.indices.size());
   result_.losses.push_back(metrics.loss);
   result_.samples += metrics.samples;
   recorder_.step(step, metrics.loss, metrics.samples);
   log_progress(groups_.who().rank, metrics, scenario_.train.steps);
   return metrics;
+}
+
+std::int64_t TrainLoop::record_contents(std::int64_t step, const std::vector<Batch>& batches) {
+  std::vector<std::int64_t> indices;
+  std::set<std::string> held;
+  for (const Batch& batch : batches) {
+    for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
+      mark_memory(*part, trace::MemoryCategory::inputs);
+    indices.insert(indices.end(), batch.indices.begin(), batch.indices.end());
+    for (const std::string& modality : batch.modalities()) held.insert(modality);
+  }
+  if (!indices.empty()) recorder_.data(step, indices);
+  // Micro-batches have marks of their own, each before its calls (accumulate()), except where a
+  // strategy orders them.
+  const bool pipeline = scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  if (batches.size() == 1 || pipeline) recorder_.modality(step, {held.begin(), held.end()});
+  return static_cast<std::int64_t>(indices.size());
 }
 
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {

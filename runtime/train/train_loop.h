@@ -79,6 +79,9 @@ class TrainLoop {
   void save(std::int64_t steps);
   TrainingState state();
   StepMetrics one_step(std::int64_t step);
+  // Records what the step holds: the indices of all micro-batches, and the modalities. Returns the
+  // number of samples.
+  std::int64_t record_contents(std::int64_t step, const std::vector<Batch>& batches);
   std::vector<Batch> micro_batches(std::int64_t step);
   void generate(std::int64_t step);
   // Forward and backward of all micro-batches. Returns the mean of their losses.

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/train/batch_size_probe.h"
 #include "runtime/train/batch_size_search.h"
@@ -24,10 +25,6 @@ Examples:
   lockstep-worker batch-size job.yaml --limit-mb 2000
   lockstep-worker batch-size job.yaml --first 32 --most 256
 )";
-
-std::string mebibytes(std::int64_t bytes) {
-  return fixed(static_cast<double>(bytes) / kMebibyte, 0) + " MiB";
-}
 
 // The last column of "    16      412 MiB  83.1": samples per second, or why the size does not fit.
 std::string in_words(const ProbeResult& result) {
@@ -84,7 +81,7 @@ int BatchSizeCommand::run() const {
   options.limit_bytes = static_cast<std::int64_t>(
       limit_mb_ > 0 ? limit_mb_ * kMebibyte
                     : kOfFreeMemory * static_cast<double>(free_memory_bytes()));
-  std::printf("limit: %s of resident memory\n", mebibytes(options.limit_bytes).c_str());
+  std::printf("limit: %s of resident memory\n", bytes_text(options.limit_bytes).c_str());
   std::printf("%6s  %11s  samples/s\n", "batch", "peak memory");
   // Each try is a process of its own: memory that one has used does not count against the next, and
   // a try that is killed ends nothing else.
@@ -93,7 +90,7 @@ int BatchSizeCommand::run() const {
   while (const auto size = search.next()) {
     options.batch_size = *size;
     const ProbeResult result = probe_batch_size(*scenario, options);
-    std::printf("%6d  %11s  %s\n", *size, mebibytes(result.peak_bytes).c_str(),
+    std::printf("%6d  %11s  %s\n", *size, bytes_text(result.peak_bytes).c_str(),
                 in_words(result).c_str());
     std::fflush(stdout);  // a try takes seconds, and the table may go to a file
     if (result.outcome == ProbeResult::Outcome::failed) {
@@ -111,7 +108,7 @@ int BatchSizeCommand::run() const {
   }
   std::printf("largest batch that fits: %d%s (peak %s, %s samples/s)\n", search.largest(),
               search.largest() == most_ ? ", the largest that was to be tried" : "",
-              mebibytes(best.peak_bytes).c_str(), fixed(best.samples_per_s, 1).c_str());
+              bytes_text(best.peak_bytes).c_str(), fixed(best.samples_per_s, 1).c_str());
   return kExitFinished;
 }
 

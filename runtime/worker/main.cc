@@ -78,7 +78,7 @@ int train(const std::string& scenario_file, const LaunchOptions& launch, WorkerO
 }
 
 std::string version() {
-  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + torch_version() + ")";
+  return c10::str("lockstep-worker " LOCKSTEP_VERSION " (LibTorch ", torch_version(), ")");
 }
 
 // `lockstep derive` starts this: ranks of a list, one after the other in this process, with

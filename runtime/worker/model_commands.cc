@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <CLI/CLI.hpp>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/models/bert.h"
 #include "runtime/models/encoders.h"
@@ -38,16 +39,14 @@ class Stopwatch {
  public:
   std::string seconds() const {
     const auto passed = std::chrono::steady_clock::now() - start_;
-    return fixed(std::chrono::duration<double>(passed).count(), 3) + " s";
+    return duration_text(std::chrono::duration<double>(passed).count());
   }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-
-// "forward      0.183 s": the report of `model step` is of such lines.
+// "forward      183 ms": the report of `model step` is of such lines.
 void line(const char* what, const std::string& value) {
   std::printf("%-12s %s\n", what, value.c_str());
 }
@@ -55,7 +54,7 @@ void line(const char* what, const std::string& value) {
 std::string peak_memory() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return fixed(static_cast<double>(usage.ru_maxrss) / 1024, 0) + " MiB";  // ru_maxrss: KiB
+  return bytes_text(std::int64_t{1024} * usage.ru_maxrss);  // ru_maxrss: KiB
 }
 
 // The names, shapes, types and sizes of all tensors: what a checkpoint of the model must have.
@@ -70,7 +69,7 @@ int describe_config(const std::string& path) {
   // Before it is built: a config.json may ask for more than the machine has.
   const double needed = weights_in(*options) * sizeof(float);
   if (needed > kOfFreeMemory * static_cast<double>(free_memory_bytes())) {
-    return fail_with({"this encoder takes " + fixed(needed / kGibibyte, 1) + " GiB",
+    return fail_with({c10::str("this encoder takes ", bytes_text(needed)),
                       {path},
                       "describe it on a machine with more free memory"});
   }
@@ -93,7 +92,7 @@ int describe_file(const std::string& path) {
 }
 
 // Loads the weights and prints what became of them: types that were converted, and tensors of the
-// file that the model does not have, are no errors, but the user should know.
+// file that the model does not have, are not errors, but the user should know.
 Status load_model(const CatalogModel& model, const std::string& path) {
   const Stopwatch watch;
   const auto file = SafetensorsFile::open(path);
@@ -101,9 +100,9 @@ Status load_model(const CatalogModel& model, const std::string& path) {
   const auto loaded = load_weights(*model.module, *file, model.names);
   if (!loaded) return loaded.error();
   line("load", watch.seconds());
-  line("weights", plural(loaded->tensors, "tensor") + " with " + plural(loaded->values, "value") +
-                      ", " + std::to_string(loaded->converted) + " converted, " +
-                      std::to_string(loaded->ignored.size()) + " left out");
+  line("weights",
+       c10::str(plural(loaded->tensors, "tensor"), " with ", plural(loaded->values, "value"), ", ",
+                loaded->converted, " converted, ", loaded->ignored.size(), " left out"));
   return Status::ok();
 }
 
@@ -152,7 +151,7 @@ int ModelCommands::step() const {
     if (const Status loaded = load_model(*model, weights_); !loaded)
       return fail_with(loaded.error());
   }
-  line("input", std::to_string(batch_) + " times " + model->input);
+  line("input", c10::str(batch_, " times ", model->input));
   const Stopwatch forward;
   const at::Tensor features = model->try_random(batch_);
   // Any loss that depends on all features, so that backward reaches every parameter.
@@ -162,7 +161,7 @@ int ModelCommands::step() const {
   loss.backward();
   line("backward", backward.seconds());
   line("features",
-       std::to_string(features.size(1)) + " wide, mean square " + fixed(loss.item<double>(), 6));
+       c10::str(features.size(1), " wide, mean square ", fixed(loss.item<double>(), 6)));
   line("peak memory", peak_memory());
   line("threads", std::to_string(at::get_num_threads()));
   return kExitFinished;

@@ -59,22 +59,20 @@ void wait_for_device(const Recorder& recorder) {
 Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, int expected) {
   const auto ranks = [](int n) { return plural(n, "rank"); };
   if (options.reference) {
-    return {
-        "the reference is one process alone, and " + ranks(options.world_size) + " were started",
-        {},
-        "start one lockstep-worker, without --rank and --world-size"};
+    return {c10::str("the reference is one process alone, and ", ranks(options.world_size),
+                     " were started"),
+            {},
+            "start one lockstep-worker, without --rank and --world-size"};
   }
-  const std::string started = options.world_size == 1 ? "this process is alone"
-                                                      : ranks(options.world_size) + " were started";
-  const std::string start = options.world_size == 1
-                                ? "start " + std::to_string(expected) +
-                                      " (lockstep run, torchrun, mpirun or srun; or "
-                                      "--rank and --world-size)"
-                                : "start " + std::to_string(expected);
-  return {"the scenario says \"ranks: " + std::to_string(expected) + "\", and " + started,
+  const bool alone = options.world_size == 1;
+  const std::string started =
+      alone ? "this process is alone" : c10::str(ranks(options.world_size), " were started");
+  const char* const how =
+      alone ? " (lockstep run, torchrun, mpirun or srun; or --rank and --world-size)" : "";
+  return {c10::str("the scenario says \"ranks: ", expected, "\", and ", started),
           {scenario.file},
-          start + ", or write \"ranks: " + std::to_string(options.world_size) +
-              "\": what it says of single ranks is checked against that number"};
+          c10::str("start ", expected, how, ", or write \"ranks: ", options.world_size,
+                   "\": what it says of single ranks is checked against that number")};
 }
 
 }  // namespace
@@ -88,7 +86,7 @@ void record_exception(Recorder& recorder, int rank, const std::string& message) 
   recorder.raised(message);
   recorder.ring().finish(trace::End::exception);
   const std::int32_t step = recorder.context().step;
-  const std::string when = step == trace::kNone ? "start" : "step " + std::to_string(step);
+  const std::string when = step == trace::kNone ? "start" : c10::str("step ", step);
   std::fprintf(stderr, "rank %d: %s: %s\n", rank, when.c_str(), message.c_str());
   if (const auto known = known_failure(message)) fail_with(*known);
 }
@@ -135,8 +133,8 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
     return Error{std::move(message), {scenario.file}, std::move(fix)};
   };
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
-    return Error{"rank " + std::to_string(options.rank) + " is not one of " +
-                     plural(std::max(0, options.world_size), "rank"),
+    return Error{c10::str("rank ", options.rank, " is not one of ",
+                          plural(std::max(0, options.world_size), "rank")),
                  {},
                  "give --rank and --world-size, or set RANK and WORLD_SIZE"};
   }
@@ -169,7 +167,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
     // "shards/train-{000..007}.tar": the data set expands it and checks each.
     const bool pattern = file.find('{') != std::string::npos;
     if (!pattern && !std::filesystem::exists(file)) {
-      return refuse("the scenario names " + printable(file) + ", and there is no such file",
+      return refuse(c10::str("the scenario names ", printable(file), ", and there is no such file"),
                     "paths are relative to the folder in which the job was started");
     }
   }
@@ -299,8 +297,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
 }
 
 std::string torch_version() {
-  return std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
-         std::to_string(TORCH_VERSION_PATCH);
+  return c10::str(TORCH_VERSION_MAJOR, ".", TORCH_VERSION_MINOR, ".", TORCH_VERSION_PATCH);
 }
 
 }  // namespace lockstep::runtime

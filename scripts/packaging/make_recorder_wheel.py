@@ -5,7 +5,7 @@ usage: scripts/packaging/make_recorder_wheel.py LIBRARY VERSION FOLDER
 
 It puts the library where `lockstep record` looks for it: lockstep/lib/torch-2.15.0/ of the same
 site-packages. The version of torch is read from the library, and is part of the wheel's name, so that
-recorders for several can be installed together. It is no manylinux wheel: the library needs what
+recorders for several can be installed together. It is not a manylinux wheel: the library needs what
 the machine that built it has, which the wheel's description lists. Prints the wheel's path.
 """
 
@@ -36,7 +36,7 @@ Needs glibc {glibc} or later, and these libraries of the system: {libraries}.
 def torch_of(library: pathlib.Path) -> str:
     found = re.search(rb"LOCKSTEP_RECORDS_TORCH=([0-9.]+)", library.read_bytes())
     if found is None:
-        sys.exit(f"make_recorder_wheel.py: error: {library} is no recorder\n"
+        sys.exit(f"make_recorder_wheel.py: error: {library} is not a recorder\n"
                  "  fix: build it with scripts/build-recorder")
     return found.group(1).decode()
 

@@ -13,7 +13,6 @@
 #include "base/rational.h"
 #include "sim/collectives/collective.h"
 #include "trace/run.h"
-#include "trace/trace_builder.h"
 
 namespace lockstep::sim {
 namespace {
@@ -165,7 +164,8 @@ class Compiler {
       const trace::Event& event = trace.events[e];
       ProgramStep step;
       // Only issue, wait and span become steps. Recorded starts and completions do not: the
-      // simulation computes its own. `events` remembers which event each step came from, for cut().
+      // simulation computes its own. `events` remembers which event each step came from, for
+      // as_simulated().
       if (event.kind == trace::EventKind::issue) {
         Result<ProgramStep> call_step = call_step_of(trace, trace.calls[event.index], rank);
         if (!call_step) return call_step.error();
@@ -417,145 +417,10 @@ class Compiler {
   bool messages_ = false;  // the trace at hand has some, and they name single ranks
 };
 
-trace::Nanos whole_nanos(Picos time) { return time.value / 1000; }
-
-// Whether the rank did all that it recorded and then no more, until a watchdog ended it: its host
-// stopped. Where calls are recorded to complete and one did not, a device or the network may have.
-bool stopped_on_the_host(const trace::RankTrace& trace) {
-  if (trace.end != trace::End::hung) return false;
-  const auto completed = [](const trace::Call& call) { return call.has(trace::kCompleted); };
-  return std::all_of(trace.calls.begin(), trace.calls.end(), completed) ||
-         std::none_of(trace.calls.begin(), trace.calls.end(), completed);
-}
-
-// The trace of one rank as simulated: its events up to where the host stopped, with simulated
-// times. Recorded events that do not become steps (marks of steps, modalities) are kept in between,
-// without a time. `stuck`: some rank is.
-trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
-                     const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome,
-                     bool stuck) {
-  trace::RankTrace out = trace;
-  out.events.clear();
-  out.calls.clear();
-  out.device_times.clear();
-  out.groups.clear();
-  out.exceptions.clear();
-  trace::TraceBuilder builder(out);
-  for (const trace::RankTrace::Membership& group : trace.groups)
-    builder.add_group(group.group, group.ranks, group.desc);
-  // By call: when it ended, and whether its completion has been written.
-  std::vector<Picos> ended(trace.calls.size(), RankOutcome::kNever);
-  std::vector<char> emitted(trace.calls.size(), 0);
-  const auto complete = [&](std::uint32_t call) {
-    if (emitted[call] != 0 || ended[call] == RankOutcome::kNever) return;
-    emitted[call] = 1;
-    builder.add_call_event(trace::EventKind::complete, trace.calls[call].id,
-                           whole_nanos(ended[call]));
-  };
-  // A blocking call may be recorded as issue, wait, waited. Then its wait begins when it is issued,
-  // which is the time that the wait event gets.
-  const auto is_awaited_at_once = [&](std::uint32_t e) {
-    return e + 1 < trace.events.size() && trace.events[e + 1].kind == trace::EventKind::wait &&
-           trace.events[e + 1].index == trace.events[e].index;
-  };
-  trace::Nanos blocked_since = trace::kNoTime;
-  std::uint32_t step = 0;
-  for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-    const trace::Event& event = trace.events[e];
-    const bool is_step = step < step_events.size() && step_events[step] == e;
-    // The host never reached this step. The one at outcome.next is kept: the host is stuck in it.
-    if (is_step && step > outcome.next) break;
-    // Work in a stream is shown where it began; a host that is stuck before it never reached it.
-    const bool began = is_step && event.kind == trace::EventKind::span &&
-                       outcome.began[step] != RankOutcome::kNever;
-    const trace::Nanos time = !is_step ? trace::kNoTime
-                              : began  ? whole_nanos(outcome.began[step])
-                                       : whole_nanos(outcome.issued[step]);
-    if (event.kind == trace::EventKind::issue) {
-      trace::Call call = trace.calls[event.index];
-      const bool asynchronous = call.has(trace::kAsync);
-      // Other flags describe the recorded run, not the simulated one.
-      call.flags = asynchronous ? trace::kAsync : 0;
-      builder.add_issue(call, tables.is_message(call), time, trace::TraceBuilder::Numbering::count);
-      ended[event.index] = outcome.ended[step];
-      const bool waits = !asynchronous && is_awaited_at_once(e);
-      blocked_since = waits ? time : trace::kNoTime;
-      // The completion follows the event that waits for it: here if the call itself blocks, else at
-      // its wait, or after the last event if nobody waits.
-      if (!asynchronous && !waits) complete(event.index);
-    } else if (event.kind == trace::EventKind::wait) {
-      builder.add_call_event(trace::EventKind::wait, trace.calls[event.index].id,
-                             blocked_since == trace::kNoTime ? time : blocked_since);
-      blocked_since = trace::kNoTime;
-      complete(event.index);
-      if (outcome.ended[step] != RankOutcome::kNever)
-        builder.add_call_event(trace::EventKind::waited, trace.calls[event.index].id,
-                               whole_nanos(outcome.ended[step]));
-    } else if (event.kind == trace::EventKind::exception) {
-      builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], trace::kNoTime);
-      // Completions and waits are written from the simulation. Uses and writes of buffers depend on
-      // real times and are dropped.
-    } else if (event.kind != trace::EventKind::complete && event.kind != trace::EventKind::start &&
-               event.kind != trace::EventKind::waited && event.kind != trace::EventKind::use &&
-               event.kind != trace::EventKind::write) {
-      out.events.push_back({time, event.index, event.kind});
-    }
-    if (is_step && ++step > outcome.next) break;
-  }
-  // Calls that ended although nobody waited for them.
-  for (std::uint32_t c = 0; c < trace.calls.size(); ++c) complete(c);
-  const bool hung = !outcome.done || (stuck && stopped_on_the_host(trace));
-  out.end = !out.exceptions.empty() && outcome.done ? trace::End::exception
-            : hung                                  ? trace::End::hung
-                                                    : trace::End::clean;
-  builder.finish();
-  return out;
-}
-
 }  // namespace
 
 Result<RunProgram> program_of(const trace::Run& run, Ranks ranks) {
   return Compiler(run, ranks).compile();
-}
-
-trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
-                                const RunProgram& program, const Folding& folding,
-                                const ExecutionResult& result) {
-  const auto rank = static_cast<std::size_t>(run.ranks[rank_index].rank.value);
-  return cut(run.ranks[rank_index], run.tables, program.events[program.job.ranks[rank].program],
-             result.classes[folding.class_of[rank]], result.stuck);
-}
-
-trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
-                        const ExecutionResult& result) {
-  // Ranks that share columns and are of one class do the same, and share it again.
-  struct Simulated {
-    trace::RankTrace before;  // kept, so that no other column gets the address of one of its own
-    trace::RankTrace after;
-  };
-  std::map<std::tuple<const void*, const void*, std::uint32_t, trace::End>, Simulated> known;
-  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    trace::RankTrace& trace = run.ranks[r];
-    const bool shares = trace.events.is_shared() && trace.calls.is_shared();
-    const std::uint32_t rank_class = folding.class_of[static_cast<std::size_t>(trace.rank.value)];
-    const std::tuple key(trace.events.identity(), trace.calls.identity(), rank_class, trace.end);
-    const auto found = known.find(key);
-    if (shares && found != known.end()) {
-      const trace::RankTrace& same = found->second.after;
-      trace.events = same.events;
-      trace.calls = same.calls;
-      trace.device_times = same.device_times;
-      trace.occurs = same.occurs;
-      trace.exceptions = same.exceptions;
-      trace.end = same.end;
-      trace.first_seq = same.first_seq;
-      continue;
-    }
-    trace::RankTrace simulated = simulated_rank(run, r, program, folding, result);
-    if (shares) known.emplace(key, Simulated{trace, simulated});
-    trace = std::move(simulated);
-  }
-  return run;
 }
 
 }  // namespace lockstep::sim

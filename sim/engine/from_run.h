@@ -1,15 +1,13 @@
-// From the event model to the simulator's programs, and back.
+// From the event model to the simulator's programs; to_run.h goes back.
 //
 // A trace is a program: what its host issued, waited for and computed, in order. The simulator runs
-// that program, whatever times were recorded. Its result becomes a Run again, so a simulated job
-// that is stuck is judged by the same analyses, in the same words, as a real one that hung.
+// that program, whatever times were recorded.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/result.h"
-#include "sim/engine/executor.h"
 #include "sim/engine/program.h"
 #include "trace/run.h"
 
@@ -34,17 +32,5 @@ struct RunProgram {
 // are not named is then the rank's alone.
 enum class Ranks : std::uint8_t { all, recorded };
 Result<RunProgram> program_of(const trace::Run& run, Ranks ranks = Ranks::all);
-
-// `run` as the simulation went: the calls that each host reached, with the times of the simulated
-// clock, completions, and end marks: clean or hung (exception where the trace has one). Where ranks
-// are stuck, one that was recorded to hang after its last call still does. `folding` and `result`
-// are of program_of(run), executed with record_issues.
-trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
-                        const ExecutionResult& result);
-
-// One rank of as_simulated(), by its index in run.ranks. Names are ids in run.tables.
-trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
-                                const RunProgram& program, const Folding& folding,
-                                const ExecutionResult& result);
 
 }  // namespace lockstep::sim

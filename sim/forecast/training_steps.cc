@@ -61,6 +61,7 @@ StepTimes step_times(const trace::Run& run, const RunProgram& program, const Fol
 Picos step_time(const StepTimes& times) {
   if (times.size() == 0) return {};
   if (times.size() == 1) return times.of(0);
+  // The first step arranges buffers, so it takes longer.
   std::vector<Picos> each;
   for (std::size_t s = 1; s < times.size(); ++s) each.push_back(times.of(s));
   std::sort(each.begin(), each.end());

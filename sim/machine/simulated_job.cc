@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/files/write_file.h"
+#include "sim/engine/to_run.h"
 #include "sim/machine/job_network.h"
 #include "trace/formats/text/text_trace.h"
 

@@ -8,7 +8,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr double kTile = 128;
+constexpr double kTile = 128;  // of matrix products: gemm_seconds()
 // Longer than this, tokens count as several sequences: sizes stay within what layer_times() takes.
 constexpr double kLongest = 65536;
 
@@ -65,6 +65,7 @@ TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
   if (load.tokens <= 0) return {};
   TrainingPlan plan = layout;
   if (tower.frozen) plan.recompute = Recompute::none;
+  // Attention runs at the rate of sequences of this length.
   constexpr std::int64_t kReference = 4096;
   LayerTimes times =
       mixed_layer_times(tower.model, plan, cost, load.tokens, load.squares, kReference);

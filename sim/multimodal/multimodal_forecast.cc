@@ -157,8 +157,7 @@ std::string MultimodalForecast::reason() const {
       {exchange_seconds / seconds,
        plan.overlapped_gradients
            ? "exchanging parameters and gradients for longer than the tasks hide; larger batches "
-             "or "
-             "gradient_dtype: bfloat16 make it a smaller share"
+             "or gradient_dtype: bfloat16 make it a smaller share"
            : "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
@@ -272,7 +271,8 @@ std::optional<MultimodalPlan> disaggregated(const MultimodalForecast& f) {
   }
   const double wanted = all > 0 ? encoding / all : 0;
   std::optional<MultimodalPlan> best;
-  double nearest_share = 2;
+  double nearest_share = 2;  // farther off than any division is
+  // Each replica of the LLM that goes leaves its GPUs to the encoder.
   for (std::int32_t data = llm.data; data >= 1; --data) {
     const std::int64_t left = plan.gpus - std::int64_t{data} * plan.replica_gpus();
     const std::int64_t per_batch = std::int64_t{data} * llm.micro_batch;

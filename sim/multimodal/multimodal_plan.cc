@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 // Sources: ViT-H/14 arXiv 2010.11929, table 1; ViT-22B arXiv 2302.05442, table 1; SigLIP So400m/14
 // arXiv 2305.13035; EVA-02-CLIP-E arXiv 2303.15389; InternViT-6B arXiv 2312.14238, section 3.2;
-// Whisper large arXiv 2212.04356, table 1. vit-5b is no published model: a ViT of five billion
+// Whisper large arXiv 2212.04356, table 1. vit-5b is not a published model: a ViT of five billion
 // parameters in those proportions.
 struct EncoderShape {
   std::string_view name;

@@ -1,12 +1,12 @@
 #include "sim/multimodal/step_simulation.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "sim/multimodal/data_figures.h"
 #include "sim/multimodal/place_exchange.h"
 #include "sim/multimodal/place_memory.h"
 #include "sim/multimodal/places.h"
@@ -274,7 +274,7 @@ class Simulation {
     out_.update_seconds += share * update;
     if (const Status counted = count_lost(step, *priced, ends, seconds, exposed, update); !counted)
       return counted.error();
-    count_data(step);
+    add_data(plan_, towers_, step, out_);
     return Status::ok();
   }
 
@@ -421,48 +421,6 @@ class Simulation {
       work.encoders[i] += share * sums.encoders[i];
   }
 
-  void count_data(const DealtStep& step) {
-    const double share = 1.0 / static_cast<double>(plan_.steps);
-    double tokens = 0, cut = 0;
-    std::array<MultimodalForecast::ItemFigures, kItemKindCount> kinds;
-    std::array<double, kItemKindCount> sizes{};
-    std::array<double, kItemKindCount> flops{};
-    // The products that each tower needs, as multiples of its forward: 3 if it is trained (forward,
-    // input's gradient, weights' gradient); frozen: 1, or 2 if something before it is trained.
-    for (const TrainingSequence& sequence : step.sequences) {
-      tokens += static_cast<double>(sequence.tokens);
-      cut += static_cast<double>(sequence.cut);
-      out_.samples += share * static_cast<double>(sequence.samples);
-      for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
-        for (const std::int32_t size : sequence.items[kind]) {
-          kinds[kind].per_step += 1;
-          sizes[kind] += size;
-          kinds[kind].largest = std::max<double>(kinds[kind].largest, size);
-        }
-    }
-    for (const EncoderTower& tower : plan_.encoders)
-      for (const TrainingSequence& sequence : step.sequences)
-        for (const std::int32_t size : sequence.items[tower.input])
-          flops[tower.input] += encoder_flops(tower, model_.hidden, size) * (tower.frozen ? 1 : 3);
-    double all = std::accumulate(flops.begin(), flops.end(), 0.0);
-    const double room = static_cast<double>(llm_.global_batch) * static_cast<double>(llm_.sequence);
-    const double llm = model_flops(model_, llm_) * tokens / room;
-    all += plan_.llm_frozen ? llm * (towers_.trained_before() ? 2 : 1) / 3 : llm;
-    out_.flops += share * all;
-    out_.tokens += share * tokens;
-    // Ragged sequences compute no padding.
-    out_.padding += plan_.data.filling == SequenceFilling::ragged ? 0 : share * (1 - tokens / room);
-    out_.cut += tokens + cut > 0 ? share * cut / (tokens + cut) : 0;
-    if (out_.items.empty()) out_.items.resize(kItemKindCount);
-    for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
-      MultimodalForecast::ItemFigures& figures = out_.items[kind];
-      figures.kind = kItemKinds[kind];
-      figures.per_step += share * kinds[kind].per_step;
-      figures.mean_size += share * sizes[kind];
-      figures.largest = std::max(figures.largest, kinds[kind].largest);
-    }
-  }
-
   // --- Gradients and the optimizer.
 
   double update_seconds() const {
@@ -493,9 +451,7 @@ class Simulation {
       figures.gpus = places_[p].gpus * towers_.groups;
       figures.layers = places_[p].layers;
     }
-    for (MultimodalForecast::ItemFigures& figures : out_.items)
-      figures.mean_size = figures.per_step > 0 ? figures.mean_size / figures.per_step : 0;
-    std::erase_if(out_.items, [](const auto& figures) { return figures.per_step == 0; });
+    finish_data(out_);
     out_.memory = memory_->finish();
   }
 

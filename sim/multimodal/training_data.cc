@@ -170,7 +170,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object()) return manifest_error(file, number, "this line is no JSON object");
+    if (!object.is_object()) return manifest_error(file, number, "this line is not a JSON object");
     DataSample sample;
     if (object.contains("text")) {
       if (!is_size(object["text"]))
@@ -215,7 +215,9 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
                                    : "a step has more than 4 million samples and items",
                    {},
                    "use longer samples, fewer items or a smaller global_batch"};
+    // What does not fit a sequence is cut off.
     const std::int64_t kept = std::min(tokens, shape.length);
+    // Without packing a sample has a sequence of its own.
     if (data.filling != SequenceFilling::packed) {
       if (tokens == 0) continue;
       TrainingSequence alone{kept, tokens - kept, 0, {}};
@@ -223,6 +225,7 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
       out.push_back(std::move(alone));
       continue;
     }
+    // Packed in the order of drawing: the first sample that does not fit any more begins the next.
     if (open.tokens + kept > shape.length) {
       out.push_back(std::move(open));
       open = {};

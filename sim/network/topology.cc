@@ -13,7 +13,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr std::int64_t kMaxLinks = std::int64_t{1} << 28;
+constexpr std::int64_t kMaxLinks = std::int64_t{1} << 28;  // their numbers have 32 bits
 // Nodes of a torus or a dragonfly.
 constexpr std::int64_t kMaxNodes = std::int64_t{1} << 20;
 // The most links between a dragonfly's routers, and between two of its groups, which routes visit.
@@ -51,6 +51,42 @@ std::optional<TopologyProblem> tiers_problem(const Topology& t) {
   return std::nullopt;
 }
 
+std::optional<TopologyProblem> torus_problem(const Topology& t) {
+  if (t.sides.empty())
+    return TopologyProblem{"/sides", "the sides of the torus are missing", "sides: [8, 8, 4]"};
+  // Stops at one too many, so that the product does not overflow.
+  std::int64_t nodes = 1;
+  for (const std::int64_t side : t.sides) nodes = std::min(nodes * side, kMaxNodes + 1);
+  if (nodes > kMaxNodes)
+    return TopologyProblem{"/sides", "the torus has more than 1,048,576 nodes",
+                           "use smaller sides"};
+  return std::nullopt;
+}
+
+std::optional<TopologyProblem> dragonfly_problem(const Topology& t) {
+  const std::int64_t groups = groups_of(t);
+  if (t.routers_per_group * t.global_links < groups - 1)
+    return TopologyProblem{
+        "/groups",
+        fmt::format("{} routers with {} global links each cannot reach {} other groups",
+                    t.routers_per_group, t.global_links, groups - 1),
+        fmt::format("at most groups: {}", t.routers_per_group * t.global_links + 1)};
+  if (groups * t.routers_per_group > kMaxNodes / t.nodes_per_router)
+    return TopologyProblem{"/groups", "the dragonfly has more than 1,048,576 nodes",
+                           "use fewer groups"};
+  if (links_per_pair(t) > kMaxLinksPerPair)
+    return TopologyProblem{"/global_links",
+                           fmt::format("{} links between two groups are more than {}",
+                                       links_per_pair(t), kMaxLinksPerPair),
+                           "use fewer, or more groups"};
+  if (groups * t.routers_per_group * (t.routers_per_group + t.global_links) > kMaxRouterLinks)
+    return TopologyProblem{
+        "/global_links",
+        fmt::format("the dragonfly has more than {} links between its routers", kMaxRouterLinks),
+        "use fewer, or fewer groups or routers"};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string topology_name(Topology::Kind kind) {
@@ -73,37 +109,7 @@ std::optional<TopologyProblem> topology_problem(const Topology& t, std::int64_t 
     return TopologyProblem{"/sharp",
                            fmt::format("a {} has no switches that reduce", topology_name(t.kind)),
                            "leave it out, or describe a fat tree or rails"};
-  if (t.kind == Topology::Kind::torus) {
-    if (t.sides.empty())
-      return TopologyProblem{"/sides", "the sides of the torus are missing", "sides: [8, 8, 4]"};
-    std::int64_t nodes = 1;
-    for (const std::int64_t side : t.sides) nodes = std::min(nodes * side, kMaxNodes + 1);
-    if (nodes > kMaxNodes)
-      return TopologyProblem{"/sides", "the torus has more than 1,048,576 nodes",
-                             "use smaller sides"};
-    return std::nullopt;
-  }
-  const std::int64_t groups = groups_of(t);
-  if (t.routers_per_group * t.global_links < groups - 1)
-    return TopologyProblem{
-        "/groups",
-        fmt::format("{} routers with {} global links each cannot reach {} other groups",
-                    t.routers_per_group, t.global_links, groups - 1),
-        fmt::format("at most groups: {}", t.routers_per_group * t.global_links + 1)};
-  if (groups * t.routers_per_group > kMaxNodes / t.nodes_per_router)
-    return TopologyProblem{"/groups", "the dragonfly has more than 1,048,576 nodes",
-                           "use fewer groups"};
-  if (links_per_pair(t) > kMaxLinksPerPair)
-    return TopologyProblem{"/global_links",
-                           fmt::format("{} links between two groups are more than {}",
-                                       links_per_pair(t), kMaxLinksPerPair),
-                           "use fewer, or more groups"};
-  if (groups * t.routers_per_group * (t.routers_per_group + t.global_links) > kMaxRouterLinks)
-    return TopologyProblem{
-        "/global_links",
-        fmt::format("the dragonfly has more than {} links between its routers", kMaxRouterLinks),
-        "use fewer, or fewer groups or routers"};
-  return std::nullopt;
+  return t.kind == Topology::Kind::torus ? torus_problem(t) : dragonfly_problem(t);
 }
 
 std::optional<std::int64_t> most_nodes(const Topology& topology) {

@@ -135,7 +135,7 @@ Result<Row> parse_row(std::string_view line) {
         return depth <= kDeepest;
       },
       /*allow_exceptions=*/false);
-  if (!object.is_object() || deep) return not_a_row("no JSON object, or values nested too deep");
+  if (!object.is_object() || deep) return not_a_row("not a JSON object, or values nested too deep");
   Reader reader(object);
   Row out;
   out.machine = reader.text("machine");

@@ -14,7 +14,7 @@ constexpr double kMaxBytes = 1e18;  // of a call: far beyond any, and within 64 
 }  // namespace
 
 double gemm_seconds(const CostParameters& cost, const Gemm& gemm, double speed) {
-  constexpr double kTile = 128;
+  constexpr double kTile = 128;  // rows and columns of the result that one processor computes
   const double tiles =
       std::ceil(gemm.rows / kTile) * std::ceil(gemm.columns / kTile) * std::max(gemm.batch, 1.0);
   // Example: 110 tiles on 108 processors take two waves, with 51 % of the processors busy.

@@ -86,8 +86,7 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
            : "each send occupies both stages, as Megatron's blocking sends do"},
       {"pipeline_bubble", "pipeline bubble", parts.bubble,
        "the step is simulated task by task and message by message; the mean time that a stage "
-       "waits "
-       "for others"},
+       "waits for others"},
       {"optimizer", "optimizer", parts.optimizer, optimizer_basis(cost)},
       {"overhead", "once a step", parts.overhead, "a constant of the calibration"},
   };
@@ -173,8 +172,7 @@ std::vector<std::string> PlanForecast::basis() const {
       calibration.cost.slow.empty()
           ? "all GPUs are equally fast; no other job uses the network; no stragglers"
           : "the kernels of the machine's slow GPUs take longer; times are of the most frequent "
-            "kind "
-            "of replica, where waiting for slower ones counts as data-parallel, exposed",
+            "kind of replica, where waiting for slower ones counts as data-parallel, exposed",
       fmt::format("MFU: 3 x the forward's matrix products{}, of {} TFLOP/s (16 bits)",
                   model.causal ? ", attention counted as far as the mask leaves it" : "",
                   number_text(calibration.cost.peak_flops * 1e-12))};

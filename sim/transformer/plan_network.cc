@@ -134,7 +134,7 @@ double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRang
                     trace::Op op, const Group& group) {
   if (!cost.network || group.ranks < 2) return 0;
   const Result<Network> network = network_of(cost, gpus);
-  constexpr double kLarge = 1 << 26U;
+  constexpr double kLarge = 1 << 26U;  // bytes: so many that latencies do not decide the algorithm
   const PricedGroup priced = price_group(cost, op, kLarge, group);
   if (!network || !priced.price || priced.layout.nodes < 2) return 0;
   return fullest(*network,

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "sim/transformer/plan_network.h"
+#include "sim/transformer/slow_replicas.h"
 
 namespace lockstep::sim {
 namespace {
@@ -216,50 +217,6 @@ CostParameters slowed(CostParameters cost, double factor) {
   return cost;
 }
 
-// Replicas whose stages are slow alike: a stage is as slow as the slowest GPU of its tensor and
-// context ranks, which wait for each other in every layer.
-struct AlikeReplicas {
-  std::vector<double> slowness;  // by stage
-  std::int64_t count = 0;
-};
-
-constexpr std::size_t kMaxReplicas = 256;
-
-struct ReplicaClasses {
-  std::vector<AlikeReplicas> alike;    // the most numerous in front
-  std::vector<std::int32_t> class_of;  // by replica: index in `alike`
-};
-
-ReplicaClasses replicas_of(const TrainingPlan& plan, const std::vector<Machine::Slow>& slow) {
-  ReplicaClasses out;
-  out.class_of.resize(static_cast<std::size_t>(plan.data));
-  if (slow.empty()) {
-    out.alike = {{std::vector<double>(static_cast<std::size_t>(plan.pipeline), 1), 1}};
-    return out;
-  }
-  std::map<std::vector<double>, std::vector<std::int64_t>> found;
-  const std::int64_t together = std::int64_t{plan.tensor} * plan.context;
-  for (std::int64_t replica = 0; replica < plan.data; ++replica) {
-    std::vector<double> stages;
-    for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
-      const std::int64_t first = (stage * plan.data + replica) * together;
-      double most = 0;
-      for (std::int64_t rank = first; rank < first + together; ++rank)
-        most = std::max(most, slowness_of(slow, rank));
-      stages.push_back(most);
-    }
-    found[std::move(stages)].push_back(replica);
-  }
-  for (const auto& [stages, replicas] : found)
-    out.alike.push_back({stages, static_cast<std::int64_t>(replicas.size())});
-  std::stable_sort(out.alike.begin(), out.alike.end(),
-                   [](const auto& a, const auto& b) { return a.count > b.count; });
-  for (std::size_t i = 0; i < out.alike.size(); ++i)
-    for (const std::int64_t replica : found.at(out.alike[i].slowness))
-      out.class_of[static_cast<std::size_t>(replica)] = static_cast<std::int32_t>(i);
-  return out;
-}
-
 }  // namespace
 
 ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
@@ -334,6 +291,8 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
   return traffic_seconds(cost,
                          cost.optimizer_traffic * updated(parameters_of_rank(model, plan), plan));
 }
+
+constexpr std::size_t kMaxReplicas = 256;  // kinds: each is simulated by itself
 
 // Whether a step with that many different kinds of replicas can be simulated.
 Status check_kinds(const TrainingPlan& plan, std::size_t kinds) {

@@ -29,7 +29,7 @@ TEST(FindProgram, TakesTheFirstFolderThatHasIt) {
 TEST(FindProgram, TakesANameWithASlashForAFile) {
   EXPECT_EQ(find_program("/bin/sh", ""), "/bin/sh");
   EXPECT_EQ(find_program("./no-such-program", "/bin"), "");
-  EXPECT_EQ(find_program("/bin", "/bin"), "") << "a folder is no program";
+  EXPECT_EQ(find_program("/bin", "/bin"), "") << "a folder is not a program";
 }
 
 }  // namespace

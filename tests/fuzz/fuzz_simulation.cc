@@ -10,6 +10,7 @@
 #include "sim/engine/critical_path.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/to_run.h"
 #include "tests/fuzz/fuzz_derivation.h"
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"

@@ -1,12 +1,12 @@
-"""Runs small jobs of Python's torch beside each recorder, and holds what is found against what was done.
+"""Runs small jobs of Python's torch under each recorder, and compares what is found with what was done.
 
 usage: recorders.py --build DIR --output DIR [--cpu] [--gpus N] [--jobs N] [--limit-s S]
                     [--minutes M] [--only TEXT]...
 
-Jobs of 3 ranks, DDP and FSDP2 (job.py), of which rank 1 does as it should, makes a call too many, leaves
-one out, stops, raises, or is killed. Recorded by NCCL's profiler plugin, by liblockstep_nccl.so and by
-liblockstep_record.so out of DIR. A job that hangs is judged while it hangs, and again after SIGKILL.
-Then what each recorder costs: the same job of many small calls with and without it, by turns.
+Jobs of 3 ranks, DDP and FSDP2 (job.py). Rank 1 does as it should, makes a call too many, leaves one out,
+stops, raises, or is killed. Recorded by NCCL's profiler plugin, by liblockstep_nccl.so and by
+liblockstep_record.so from the build folder. A job that hangs is judged while it hangs, and again after SIGKILL.
+Then what each recorder costs: the same job of many small calls with and without it, in turns.
 
 --cpu: over Gloo, where only liblockstep_record.so sees anything: a rehearsal.
 

@@ -5,7 +5,7 @@
 
 #include "tests/support/temp_dir.h"
 #include "trace/load.h"
-#include "verify/compare_runs.h"
+#include "verify/compare_calls.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -58,7 +58,7 @@ TEST_F(Release, RefusesWhatIsNotReady) {
   EXPECT_EQ(shell("scripts/release --prepare 0.3.0"), 2);
   EXPECT_THAT(said_, HasSubstr("no section '## [0.3.0] - Unreleased'"));
   EXPECT_EQ(shell("scripts/release --prepare v0.2.0"), 2);
-  EXPECT_THAT(said_, HasSubstr("is no version"));
+  EXPECT_THAT(said_, HasSubstr("is not a version"));
   EXPECT_EQ(shell("scripts/release --prepare"), 2);
   EXPECT_EQ(shell("git tag v0.2.0 && scripts/release --prepare 0.2.0"), 2);
   EXPECT_THAT(said_, HasSubstr("git tag -d v0.2.0"));

@@ -114,7 +114,7 @@ TEST_F(Wheel, OfARecorderPutsItNextToTheProgram) {
   folder_.write("recorder.c", "int nothing;\n");
   ASSERT_EQ(shell("cc -shared -fPIC recorder.c -o recorder.so"), 0) << said_;
   EXPECT_EQ(shell(make_recorder), 1);
-  EXPECT_THAT(said_, HasSubstr("is no recorder"));
+  EXPECT_THAT(said_, HasSubstr("is not a recorder"));
 }
 
 TEST_F(Wheel, SaysWhatIsMissing) {

@@ -152,221 +152,303 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
-      {"chakra_dependencies", chakra_format(), kChakraMemoryFactor,
-       [] {
-         const std::string deps(std::size_t{kRecords} * 32, '\x01');
-         return graph(block("\x08\x02\x2a" + block(deps)));
-       }},
-      {"chakra_empty_nodes", chakra_format(), kChakraMemoryFactor,
-       [] { return graph(std::string(kRecords, '\0')); }},
-      {"chakra_nodes", chakra_format(), kChakraMemoryFactor,
-       [] { return graph(repeated([](int i) { return block("\x08" + id(i)); })); }},
-      {"chakra_messages", chakra_format(), kChakraMemoryFactor,
-       [] { return graph(repeated([](int) { return std::string("\x02\x18\x05"); })); }},
-      {"chakra_messages_with_ids", chakra_format(), kChakraMemoryFactor,
-       [] { return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x05"); })); }},
-      {"chakra_work", chakra_format(), kChakraMemoryFactor,
-       [] { return graph(repeated([](int) { return std::string("\x02\x18\x04"); })); }},
-      {"chakra_work_with_ids", chakra_format(), kChakraMemoryFactor,
-       [] { return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x04"); })); }},
-      {"chakra_groups", chakra_format(), kChakraMemoryFactor,
-       [] {
-         return graph(repeated([](int i) {
-           return block("\x18\x07\x52" + block("\x0a\x07pg_name\xea\x01" + block(hex(i))));
-         }));
-       }},
-      {"pickled_lists", flight_recorder_format(), kFlightRecorderMemoryFactor,
-       [] {
-         PickleWriter w;
-         w.begin_dict().text("entries").begin_list();
-         w.raw(std::string(std::size_t{kRecords} * 32, ']')).end_list().end_dict();
-         return w.finish();
-       }},
-      {"flight_recorder_entries", flight_recorder_format(), kFlightRecorderMemoryFactor,
-       [] { return dump([](PickleWriter& w, int i) { w.begin_list().integer(i).end_list(); }); }},
-      {"flight_recorder_shared_sizes", flight_recorder_format(), kFlightRecorderMemoryFactor,
-       [] {
-         std::uint32_t shared = 0;
-         return dump([&](PickleWriter& w, int i) {
-           if (i == 0) {
-             w.begin_list();
-             for (int d = 0; d < kRecords; ++d) w.integer(1);
-             w.end_list();
-             shared = w.memoize();
-           } else {
-             w.get(shared);
-           }
-           w.begin_list().integer(i).end_list();
-         });
-       }},
-      {"kineto_calls", kineto_format(), kKinetoMemoryFactor,
-       [] { return profile([](int i) { return Json::array({kineto_call(i)}); }); }},
-      {"kineto_groups", kineto_format(), kKinetoMemoryFactor,
-       [] {
-         return profile([](int i) {
-           return Json::array({kineto_call(i, {{"Process Group Name", hex(i)}})});
-         });
-       }},
-      {"kineto_kernels", kineto_format(), kKinetoMemoryFactor,
-       [] { return profile([](int i) { return Json::array({nccl_kernel(i)}); }); }},
-      {"kineto_calls_and_kernels", kineto_format(), kKinetoMemoryFactor,
-       [] {
-         return profile([](int i) {
-           return Json::array({kineto_call(i, {{"External id", i}}), nccl_kernel(i)});
-         });
-       }},
-      {"kineto_work", kineto_format(), kKinetoMemoryFactor,
-       [] {
-         return profile([](int i) { return Json::array({short_work("kernel", "k", 2 * i)}); });
-       }},
-      {"kineto_work_and_launches", kineto_format(), kKinetoMemoryFactor,
-       [] {
-         return profile([](int i) {
-           const Json args = {{"correlation", i}};
-           return Json::array({short_work("kernel", "k", 2 * i, args),
-                               short_work("cuda_runtime", "Launch", 2 * i, args)});
-         });
-       }},
-      {"kineto_syncs", kineto_format(), kKinetoMemoryFactor,
-       [] {
-         return profile([](int i) {
-           return Json::array({short_work("kernel", "k", 2 * i),
-                               short_work("cuda_runtime", "Synchronize", 2 * i)});
-         });
-       }},
-      {"kineto_steps", kineto_format(), kKinetoMemoryFactor,
-       [] {
-         return profile([](int i) {
-           const std::string name = fmt::format("ProfilerStep#{}", i);
-           return Json::array({{{"ph", "X"}, {"name", name}, {"ts", i}, {"dur", 1}}});
-         });
-       }},
-      {"nsys_strings", nsys_format(), kNsysMemoryFactor,
-       [] {
-         return "{\"data\":[\"\"" + repeated([](int) { return std::string(",\"\""); }) + "]}\n" +
-                nsys_kernel(0, "{}");
-       }},
-      {"nsys_separate_strings", nsys_format(), kNsysMemoryFactor,
-       [] {
-         return repeated([](int i) {
-                  return fmt::format("{{\"type\":\"String\",\"id\":{},\"value\":\"\"}}\n", i);
-                }) +
-                nsys_kernel(0, "{}");
-       }},
-      {"nsys_work", nsys_format(), kNsysMemoryFactor,
-       [] { return repeated([](int i) { return nsys_kernel(i, "{}"); }); }},
-      {"nsys_calls", nsys_format(), kNsysMemoryFactor,
-       [] {
-         return "{\"data\":[\"ncclDevKernel_AllReduce_Sum\"]}\n" +
-                repeated([](int i) { return nsys_kernel(i, "{\"shortName\":0}"); });
-       }},
-      {"nsys_steps", nsys_format(), kNsysMemoryFactor,
-       [] {
-         return repeated([](int i) {
-                  return fmt::format(
-                      "{{\"NvtxEvent\":{{\"Timestamp\":{},\"EndTimestamp\":{},"
-                      "\"Text\":\"iter{}\"}}}}\n",
-                      i, i + 1, i);
-                }) +
-                nsys_kernel(0, "{}");
-       }},
-      {"nsys_processes", nsys_format(), kNsysMemoryFactor,
-       [] {
-         return repeated([](int i) {
-           return fmt::format(
-               "{{\"CudaEvent\":{{\"startNs\":0,\"endNs\":0,\"globalPid\":{},"
-               "\"deviceId\":{},\"kernel\":{{}}}}}}\n",
-               std::int64_t{i} << 24U, i);
-         });
-       }},
-      {"nsys_database_work", nsys_format(), kNsysDatabaseMemoryFactor,
-       [] {
-         return nsys_database("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT n, n, 0 FROM ns;");
-       }},
-      {"nsys_database_calls", nsys_format(), kNsysDatabaseMemoryFactor,
-       [] {
-         return nsys_database(
-             "INSERT INTO StringIds VALUES(0, 'ncclDevKernel_AllReduce_Sum');"
-             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT n, n, 0 FROM ns;");
-       }},
-      {"nsys_database_strings", nsys_format(), kNsysDatabaseMemoryFactor,
-       [] {
-         return nsys_database(
-             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(0, 0, 0);"
-             "INSERT INTO StringIds SELECT n, '' FROM ns;");
-       }},
-      {"nccl_calls", nccl_log_format(), kNcclLogMemoryFactor,
-       [] {
-         return nccl("1", "comm 0x1 rank 0 nranks 2 commId 0x1 - Init COMPLETE") +
-                repeated([](int i) {
-                  return nccl("1", "AllReduce: opCount " + hex(i) +
-                                       " sendbuff 0 recvbuff 0 count 1 datatype 7 op 0 root 0 "
-                                       "comm 0x1 [nranks=2] stream 0");
-                });
-       }},
-      {"nccl_processes", nccl_log_format(), kNcclLogMemoryFactor,
-       [] {
-         return repeated([](int i) {
-           return nccl(std::to_string(i), "comm 0x" + hex(i) + " rank 0 nranks 2 commId 0x" +
-                                              hex(i) + " - Init COMPLETE");
-         });
-       }},
-      {"nccl_communicators", nccl_log_format(), kNcclLogMemoryFactor,
-       [] {
-         return repeated([](int i) {
-           return nccl("1", "comm 0x" + hex(i + 1) + " rank 0 nranks 2 commId 0x" + hex(i + 1) +
-                                " - Init COMPLETE");
-         });
-       }},
-      {"execution_trace_calls", execution_trace_format(), kExecutionTraceMemoryFactor,
-       [] {
-         Json nodes = Json::array();
-         for (int i = 0; i < kRecords; ++i)
-           nodes.push_back(
-               {{"name", "record_param_comms"}, {"id", i}, {"inputs", {i + 1, 9, 0, "a"}}});
-         return Json{{"schema", "1"}, {"nodes", std::move(nodes)}}.dump();
-       }},
-      {"clog_signatures", clog_format(), kClogMemoryFactor,
-       [] {
-         return "V|1|base_timestamp=1\n" +
-                repeated([](int i) { return fmt::format("C{}|sig|a\n", i); });
-       }},
-      {"clog_calls", clog_format(), kClogMemoryFactor,
-       [] {
-         return "V|1|base_timestamp=1\nC1|sig|a\n" +
-                repeated([](int) { return std::string("C1|Q|+1\n"); });
-       }},
-      {"clog_communicators", clog_format(), kClogMemoryFactor,
-       [] {
-         return "V|1|base_timestamp=1\n" +
-                repeated([](int i) { return "split|child=" + hex(i) + "|ranks=0\n"; });
-       }},
-      {"detail_ranks", detail_log_format(), kDetailLogMemoryFactor,
-       [] {
-         return repeated([](int i) {
-           const std::string call = " is running collective: CollectiveFingerPrint(OpType=A";
-           const std::string rank = fmt::format("Rank {}", i);
-           return "Detected mismatch between collectives on ranks. " + rank + call + rank + call +
-                  "\n";
-         });
-       }},
-      {"watchdog_timeouts", watchdog_log_format(), kWatchdogLogMemoryFactor,
-       [] { return repeated([](int i) { return timeout(0, i + 1); }); }},
-      {"watchdog_ranks", watchdog_log_format(), kWatchdogLogMemoryFactor,
-       [] { return repeated([](int i) { return timeout(i, 1); }); }},
-      {"watchdog_ranks_that_issued_what_others_hang_in", watchdog_log_format(),
-       kWatchdogLogMemoryFactor,
-       [] { return repeated([](int i) { return timeout(i, i % 64 + 2); }); }},
-      {"watchdog_exceptions", watchdog_log_format(), kWatchdogLogMemoryFactor,
-       [] {
-         return timeout(0, 1) + repeated([](int i) {
-                  const std::string rank = fmt::format("[rank{}]: ", i);
-                  return rank + "Traceback (most recent call last):\n" + rank + "E: x\n";
-                });
-       }},
-  };
+using Files = std::vector<std::pair<const char*, std::function<std::string()>>>;
+
+std::vector<Case> cases_of(const Format& format, std::size_t factor, const Files& files) {
+  std::vector<Case> out;
+  for (const auto& [name, file] : files) out.push_back({name, format, factor, file});
+  return out;
+}
+
+std::vector<Case> chakra_cases() {
+  return cases_of(
+      chakra_format(), kChakraMemoryFactor,
+      {
+          {"chakra_dependencies",
+           [] {
+             const std::string deps(std::size_t{kRecords} * 32, '\x01');
+             return graph(block("\x08\x02\x2a" + block(deps)));
+           }},
+          {"chakra_empty_nodes", [] { return graph(std::string(kRecords, '\0')); }},
+          {"chakra_nodes",
+           [] { return graph(repeated([](int i) { return block("\x08" + id(i)); })); }},
+          {"chakra_messages",
+           [] { return graph(repeated([](int) { return std::string("\x02\x18\x05"); })); }},
+          {"chakra_messages_with_ids",
+           [] {
+             return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x05"); }));
+           }},
+          {"chakra_work",
+           [] { return graph(repeated([](int) { return std::string("\x02\x18\x04"); })); }},
+          {"chakra_work_with_ids",
+           [] {
+             return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x04"); }));
+           }},
+          {"chakra_groups",
+           [] {
+             return graph(repeated([](int i) {
+               return block("\x18\x07\x52" + block("\x0a\x07pg_name\xea\x01" + block(hex(i))));
+             }));
+           }},
+      });
+}
+
+std::vector<Case> flight_recorder_cases() {
+  return cases_of(
+      flight_recorder_format(), kFlightRecorderMemoryFactor,
+      {
+          {"pickled_lists",
+           [] {
+             PickleWriter w;
+             w.begin_dict().text("entries").begin_list();
+             w.raw(std::string(std::size_t{kRecords} * 32, ']')).end_list().end_dict();
+             return w.finish();
+           }},
+          {"flight_recorder_entries",
+           [] {
+             return dump([](PickleWriter& w, int i) { w.begin_list().integer(i).end_list(); });
+           }},
+          {"flight_recorder_shared_sizes",
+           [] {
+             std::uint32_t shared = 0;
+             return dump([&](PickleWriter& w, int i) {
+               if (i == 0) {
+                 w.begin_list();
+                 for (int d = 0; d < kRecords; ++d) w.integer(1);
+                 w.end_list();
+                 shared = w.memoize();
+               } else {
+                 w.get(shared);
+               }
+               w.begin_list().integer(i).end_list();
+             });
+           }},
+      });
+}
+
+std::vector<Case> kineto_cases() {
+  return cases_of(
+      kineto_format(), kKinetoMemoryFactor,
+      {
+          {"kineto_calls",
+           [] { return profile([](int i) { return Json::array({kineto_call(i)}); }); }},
+          {"kineto_groups",
+           [] {
+             return profile([](int i) {
+               return Json::array({kineto_call(i, {{"Process Group Name", hex(i)}})});
+             });
+           }},
+          {"kineto_kernels",
+           [] { return profile([](int i) { return Json::array({nccl_kernel(i)}); }); }},
+          {"kineto_calls_and_kernels",
+           [] {
+             return profile([](int i) {
+               return Json::array({kineto_call(i, {{"External id", i}}), nccl_kernel(i)});
+             });
+           }},
+          {"kineto_work",
+           [] {
+             return profile([](int i) { return Json::array({short_work("kernel", "k", 2 * i)}); });
+           }},
+          {"kineto_work_and_launches",
+           [] {
+             return profile([](int i) {
+               const Json args = {{"correlation", i}};
+               return Json::array({short_work("kernel", "k", 2 * i, args),
+                                   short_work("cuda_runtime", "Launch", 2 * i, args)});
+             });
+           }},
+          {"kineto_syncs",
+           [] {
+             return profile([](int i) {
+               return Json::array({short_work("kernel", "k", 2 * i),
+                                   short_work("cuda_runtime", "Synchronize", 2 * i)});
+             });
+           }},
+          {"kineto_steps",
+           [] {
+             return profile([](int i) {
+               const std::string name = fmt::format("ProfilerStep#{}", i);
+               return Json::array({{{"ph", "X"}, {"name", name}, {"ts", i}, {"dur", 1}}});
+             });
+           }},
+      });
+}
+
+std::vector<Case> nsys_cases() {
+  return cases_of(
+      nsys_format(), kNsysMemoryFactor,
+      {
+          {"nsys_strings",
+           [] {
+             return "{\"data\":[\"\"" + repeated([](int) { return std::string(",\"\""); }) +
+                    "]}\n" + nsys_kernel(0, "{}");
+           }},
+          {"nsys_separate_strings",
+           [] {
+             return repeated([](int i) {
+                      return fmt::format("{{\"type\":\"String\",\"id\":{},\"value\":\"\"}}\n", i);
+                    }) +
+                    nsys_kernel(0, "{}");
+           }},
+          {"nsys_work", [] { return repeated([](int i) { return nsys_kernel(i, "{}"); }); }},
+          {"nsys_calls",
+           [] {
+             return "{\"data\":[\"ncclDevKernel_AllReduce_Sum\"]}\n" +
+                    repeated([](int i) { return nsys_kernel(i, "{\"shortName\":0}"); });
+           }},
+          {"nsys_steps",
+           [] {
+             return repeated([](int i) {
+                      return fmt::format(
+                          "{{\"NvtxEvent\":{{\"Timestamp\":{},\"EndTimestamp\":{},"
+                          "\"Text\":\"iter{}\"}}}}\n",
+                          i, i + 1, i);
+                    }) +
+                    nsys_kernel(0, "{}");
+           }},
+          {"nsys_processes",
+           [] {
+             return repeated([](int i) {
+               return fmt::format(
+                   "{{\"CudaEvent\":{{\"startNs\":0,\"endNs\":0,\"globalPid\":{},"
+                   "\"deviceId\":{},\"kernel\":{{}}}}}}\n",
+                   std::int64_t{i} << 24U, i);
+             });
+           }},
+      });
+}
+
+std::vector<Case> nsys_database_cases() {
+  return cases_of(
+      nsys_format(), kNsysDatabaseMemoryFactor,
+      {
+          {"nsys_database_work",
+           [] {
+             return nsys_database("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT n, n, 0 FROM ns;");
+           }},
+          {"nsys_database_calls",
+           [] {
+             return nsys_database(
+                 "INSERT INTO StringIds VALUES(0, 'ncclDevKernel_AllReduce_Sum');"
+                 "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT n, n, 0 FROM ns;");
+           }},
+          {"nsys_database_strings",
+           [] {
+             return nsys_database(
+                 "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(0, 0, 0);"
+                 "INSERT INTO StringIds SELECT n, '' FROM ns;");
+           }},
+      });
+}
+
+std::vector<Case> nccl_log_cases() {
+  return cases_of(
+      nccl_log_format(), kNcclLogMemoryFactor,
+      {
+          {"nccl_calls",
+           [] {
+             return nccl("1", "comm 0x1 rank 0 nranks 2 commId 0x1 - Init COMPLETE") +
+                    repeated([](int i) {
+                      return nccl("1", "AllReduce: opCount " + hex(i) +
+                                           " sendbuff 0 recvbuff 0 count 1 datatype 7 op 0 root 0 "
+                                           "comm 0x1 [nranks=2] stream 0");
+                    });
+           }},
+          {"nccl_processes",
+           [] {
+             return repeated([](int i) {
+               return nccl(std::to_string(i), "comm 0x" + hex(i) + " rank 0 nranks 2 commId 0x" +
+                                                  hex(i) + " - Init COMPLETE");
+             });
+           }},
+          {"nccl_communicators",
+           [] {
+             return repeated([](int i) {
+               return nccl("1", "comm 0x" + hex(i + 1) + " rank 0 nranks 2 commId 0x" + hex(i + 1) +
+                                    " - Init COMPLETE");
+             });
+           }},
+      });
+}
+
+std::vector<Case> execution_trace_cases() {
+  return cases_of(
+      execution_trace_format(), kExecutionTraceMemoryFactor,
+      {
+          {"execution_trace_calls",
+           [] {
+             Json nodes = Json::array();
+             for (int i = 0; i < kRecords; ++i)
+               nodes.push_back(
+                   {{"name", "record_param_comms"}, {"id", i}, {"inputs", {i + 1, 9, 0, "a"}}});
+             return Json{{"schema", "1"}, {"nodes", std::move(nodes)}}.dump();
+           }},
+      });
+}
+
+std::vector<Case> clog_cases() {
+  return cases_of(clog_format(), kClogMemoryFactor,
+                  {
+                      {"clog_signatures",
+                       [] {
+                         return "V|1|base_timestamp=1\n" +
+                                repeated([](int i) { return fmt::format("C{}|sig|a\n", i); });
+                       }},
+                      {"clog_calls",
+                       [] {
+                         return "V|1|base_timestamp=1\nC1|sig|a\n" +
+                                repeated([](int) { return std::string("C1|Q|+1\n"); });
+                       }},
+                      {"clog_communicators",
+                       [] {
+                         return "V|1|base_timestamp=1\n" + repeated([](int i) {
+                                  return "split|child=" + hex(i) + "|ranks=0\n";
+                                });
+                       }},
+                  });
+}
+
+std::vector<Case> detail_log_cases() {
+  return cases_of(detail_log_format(), kDetailLogMemoryFactor,
+                  {
+                      {"detail_ranks",
+                       [] {
+                         return repeated([](int i) {
+                           const std::string call =
+                               " is running collective: CollectiveFingerPrint(OpType=A";
+                           const std::string rank = fmt::format("Rank {}", i);
+                           return "Detected mismatch between collectives on ranks. " + rank + call +
+                                  rank + call + "\n";
+                         });
+                       }},
+                  });
+}
+
+std::vector<Case> watchdog_log_cases() {
+  return cases_of(
+      watchdog_log_format(), kWatchdogLogMemoryFactor,
+      {
+          {"watchdog_timeouts", [] { return repeated([](int i) { return timeout(0, i + 1); }); }},
+          {"watchdog_ranks", [] { return repeated([](int i) { return timeout(i, 1); }); }},
+          {"watchdog_ranks_that_issued_what_others_hang_in",
+           [] { return repeated([](int i) { return timeout(i, i % 64 + 2); }); }},
+          {"watchdog_exceptions",
+           [] {
+             return timeout(0, 1) + repeated([](int i) {
+                      const std::string rank = fmt::format("[rank{}]: ", i);
+                      return rank + "Traceback (most recent call last):\n" + rank + "E: x\n";
+                    });
+           }},
+      });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& of_format :
+       {chakra_cases, flight_recorder_cases, kineto_cases, nsys_cases, nsys_database_cases,
+        nccl_log_cases, execution_trace_cases, clog_cases, detail_log_cases, watchdog_log_cases})
+    for (Case& c : of_format()) all.push_back(std::move(c));
   return all;
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "tests/verify/numbers/tiny_training.h"
+#include "verify/compare_calls.h"
 
 namespace lockstep::verify {
 namespace {

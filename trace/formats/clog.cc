@@ -43,7 +43,7 @@ constexpr std::array<std::string_view, 5> kUnknownInClog = {
     "training steps, parameters and tags: not recorded in a clog",
 };
 
-// "+1.234", in seconds, as nanoseconds; nothing where it is no time.
+// "+1.234", in seconds, as nanoseconds; nothing where it is not a time.
 std::optional<Nanos> time_in(std::string_view field) {
   if (!field.starts_with('+')) return std::nullopt;
   const std::optional<double> seconds = parse_number<double>(field.substr(1));

@@ -295,6 +295,7 @@ class TraceScanner {
   }
 
   static void take_stride(KinetoGroup& group, std::int64_t start, std::int64_t stride) {
+    // A few digits of the file become a list of that length, for each of its groups.
     constexpr std::int64_t kMaxMembers = 1 << 16;
     if (group.size < 1 || group.size > kMaxMembers || start < 0 || start > kMaxWorldSize) return;
     if (stride < 1 || stride > kMaxWorldSize) return;
@@ -346,6 +347,11 @@ class TraceScanner {
       events_.groups.begin()->second.desc = "default_pg";
       return;
     }
+    keep_pointers_apart();
+  }
+
+  // Pointers of two ranks may be equal by chance: their groups get the rank's name.
+  void keep_pointers_apart() {
     events_.inconclusive =
         "execution traces before schema 1.0.3 know groups by a pointer: which ranks' calls belong "
         "together is unknown where a rank has several groups";

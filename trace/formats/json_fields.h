@@ -27,7 +27,7 @@ inline std::optional<std::int64_t> json_integer(const simdjson::dom::object& obj
   return json_integer(element);
 }
 
-// Nothing where the member is no string. The text belongs to the parser.
+// Nothing where the member is not a string. The text belongs to the parser.
 inline std::optional<std::string_view> json_text(const simdjson::dom::object& object,
                                                  std::string_view key) {
   std::string_view out;

@@ -126,7 +126,7 @@ std::string json_without_bare_words(std::string_view text) {
       const std::size_t end = std::min(string_end(text, at), text.size());
       out.append(text.substr(at, end - at));
       at = end;
-    } else if (c >= '0' && c <= '9') {  // a whole number: the "e" of 1e5 is no word
+    } else if (c >= '0' && c <= '9') {  // a whole number: the "e" of 1e5 is not a word
       const std::size_t end = std::min(text.find_first_not_of("0123456789.eE+-", at), text.size());
       out.append(text.substr(at, end - at));
       at = end;

@@ -31,7 +31,7 @@ class JsonMembers {
     std::string_view key;  // as in the file, with its escapes, without the quotes
     std::size_t begin;     // where its value begins in `text`
   };
-  // The next member; nothing at the object's end, or where the text is cut off or is no object
+  // The next member; nothing at the object's end, or where the text is cut off or is not an object
   // (ended() says which). Skips the previous value, unless leave_at was called.
   std::optional<Member> next();
   // Continues at `end`, for a caller that walked through the value itself.
@@ -57,8 +57,8 @@ class JsonElements {
   JsonElements(std::string_view text, std::size_t at, std::size_t longest = std::string_view::npos)
       : text_(text), at_(at), longest_(longest) {}
 
-  // The next value, whole; nothing at the list's end, where the text is no list, or where a value
-  // has no end (ended() says which).
+  // The next value, whole; nothing at the list's end, where the text is not a list, or where a
+  // value has no end (ended() says which).
   std::optional<std::string_view> next();
   // True once the closing bracket was seen. at() is then one past it, otherwise where the value
   // begins that was not read.
@@ -73,7 +73,7 @@ class JsonElements {
   bool begun_ = false, ended_ = false;
 };
 
-// `text` with words that are no JSON, but that profilers print in place of numbers (nan, inf,
+// `text` with words that are not JSON, but that profilers print in place of numbers (nan, inf,
 // -Infinity), replaced by null.
 std::string json_without_bare_words(std::string_view text);
 

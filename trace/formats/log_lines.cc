@@ -10,6 +10,7 @@ namespace lockstep::trace {
 
 namespace {
 
+// Of LogSample.
 constexpr std::size_t kHead = std::size_t{64} << 10U;
 constexpr std::size_t kTail = std::size_t{1} << 20U;
 

@@ -31,7 +31,7 @@ void set_op(Signature& signature, std::optional<Op> op, std::string_view own_nam
 IntListId flat_tensor(std::int64_t elements, Tables& tables);
 
 // Parses a list that PyTorch wrote as a string: "[0, 1, 2]", brackets and blanks optional. Nothing
-// where it is abbreviated ("[0, 1, ..., 7]") or an item is no number.
+// where it is abbreviated ("[0, 1, ..., 7]") or an item is not a number.
 std::optional<std::vector<std::int64_t>> integers_in(std::string_view list);
 
 // The numbers as ranks; nothing where one is negative or not below kMaxWorldSize.

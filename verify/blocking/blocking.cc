@@ -142,22 +142,78 @@ std::optional<Cause> explain_stay_in_creation(const Context& context) {
 
 namespace {
 
+// The wait where some of its roots create a group. Those wait, too, for a rank that does not: the
+// roots are such ranks, if the others lack one.
+WaitCause without_creators(const Context& context, const WaitCause& all) {
+  WaitCause wait = all;
+  wait.roots.clear();
+  for (const std::size_t p : all.points) unite(wait.roots, lacked_by(context.where.wait_points[p]));
+  std::erase_if(wait.roots, [&](std::uint32_t r) {
+    return context.where.point_of[r] != SIZE_MAX || creates_group(context, r) != nullptr;
+  });
+  return wait;
+}
+
+// Who is at fault where ranks seem to hang outside of any call.
+enum class Blame : unsigned char { roots, nobody, either_side };
+
+// That most of a group hangs is less likely than that the few are ahead, or finished: nothing shows
+// how a dump's ranks ended, and issue lines alone do not show what a host was doing.
+Blame blame_for(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  const std::uint32_t root = wait.roots[0];
+  const bool hung = context.where.positions[root].state == State::hung;
+  if (!hung || !(is_snapshot(context.run) || issued_alone(context))) return Blame::roots;
+  const bool collective = point.group != WaitPoint::kPointToPoint;
+  // Nor is it likely where as many wait, in a call that their own past does not predict.
+  const bool is_odd_call = collective && point.waiting.size() <= point.missing.size() &&
+                           is_usual(context.run, context.agreement,
+                                    waiting_call(context, point.waiting[0])) == Usual::no;
+  if (is_odd_call) return Blame::either_side;
+  const bool few_wait =
+      point.waiting.size() < wait.roots.size() ||
+      others_go_on(context.run, context.agreement, point.waiting[0], root) == false;
+  // But who is ahead, or makes a call too many, does not wait in the next call of a round that the
+  // others broke off.
+  const bool broke_off = collective && ended_within_round(context, point);
+  return few_wait && !broke_off ? Blame::nobody : Blame::roots;
+}
+
+// Ranks stopped: what they did last, and the first call that they missed.
+Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t missed,
+                    const MissedCall& first) {
+  const std::uint32_t root = wait.roots[0];
+  const bool raised = context.where.positions[root].state == State::raised;
+  Cause cause;
+  cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
+  tell_stopped(context,
+               {.ranks = context.ranks(wait.roots),
+                .verb = stop_words(context, wait.roots),
+                .alive = may_be_alive(context, root),
+                .point = missed,
+                .missed = first,
+                .waiting = wait.victims.size()},
+               cause.finding);
+  cause.finding.message =
+      raised ? fmt::format("{} {}; {}", context.describe_ranks(wait.roots),
+                           describe_state(context, root, wait.roots.size()),
+                           describe_wait(context, context.where.wait_points[missed]))
+             : cause.finding.headline;
+  constexpr std::size_t kShown = 4;
+  for (const std::uint32_t r : wait.roots) {
+    if (cause.finding.evidence.size() >= kShown) break;
+    cause.finding.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+  }
+  return cause;
+}
+
 // Explains ranks that died, raised or hang outside of any call while others wait for them.
 Cause explain_gone(const Context& context, const WaitCause& all) {
-  WaitCause wait = all;
-  if (std::any_of(all.roots.begin(), all.roots.end(),
-                  [&](std::uint32_t r) { return creates_group(context, r) != nullptr; })) {
-    // Those that create a group wait, too: for a rank that does not, if the others lack one.
-    wait.roots.clear();
-    for (const std::size_t p : all.points)
-      unite(wait.roots, lacked_by(context.where.wait_points[p]));
-    std::erase_if(wait.roots, [&](std::uint32_t r) {
-      return context.where.point_of[r] != SIZE_MAX || creates_group(context, r) != nullptr;
-    });
-    if (wait.roots.empty()) return explain_group_creation(context, all);
-  }
+  const bool creates = std::any_of(all.roots.begin(), all.roots.end(), [&](std::uint32_t r) {
+    return creates_group(context, r) != nullptr;
+  });
+  const WaitCause wait = creates ? without_creators(context, all) : all;
+  if (wait.roots.empty()) return explain_group_creation(context, all);
   const WaitPoint& point = first_point(context, wait);
-  const std::uint32_t root = wait.roots[0];
   // Without completions, nothing shows that the peer hangs. If the waiting rank never sent or
   // received such a message before, the message itself may be the fault, and if the peer went on to
   // what follows its side, it left that out.
@@ -174,53 +230,16 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
     turn_around(extra);
     return explain_deviation(context, extra);
   }
-  const bool hung = context.where.positions[root].state == State::hung;
-  if (hung) {
+  if (context.where.positions[wait.roots[0]].state == State::hung) {
     if (auto other = explain_other_path(context, point, wait.roots)) return std::move(*other);
   }
   const std::size_t missed = first_missed(context, points_of_roots(context, wait));
   const WaitPoint& place = context.where.wait_points[missed];
   const MissedCall first = missed_call(context, wait.roots, place);
-  Cause cause;
-  const bool raised = context.where.positions[root].state == State::raised;
-  cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
-  tell_stopped(context,
-               {.ranks = context.ranks(wait.roots),
-                .verb = stop_words(context, wait.roots),
-                .alive = may_be_alive(context, root),
-                .point = missed,
-                .missed = first,
-                .waiting = wait.victims.size()},
-               cause.finding);
-  cause.finding.message = raised ? fmt::format("{} {}; {}", context.describe_ranks(wait.roots),
-                                               describe_state(context, root, wait.roots.size()),
-                                               describe_wait(context, place))
-                                 : cause.finding.headline;
-  for (const std::uint32_t r : wait.roots) {
-    cause.finding.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
-    if (cause.finding.evidence.size() >= 4) break;
-  }
-  // That most of a group hangs is less likely than that the few are ahead, or finished: nothing
-  // shows how a dump's ranks ended, and issue lines alone do not show what a host was doing. But
-  // who is ahead, or makes a call too many, does not wait in the next call of a round that the
-  // others broke off.
-  const bool shows_little = is_snapshot(context.run) || issued_alone(context);
-  const bool few_wait =
-      hung && shows_little &&
-      (point.waiting.size() < wait.roots.size() ||
-       others_go_on(context.run, context.agreement, point.waiting[0], root) == false);
-  const bool collective = point.group != WaitPoint::kPointToPoint;
-  const bool broke_off = few_wait && collective && ended_within_round(context, point);
-  // Nor is it likely where as many wait, in a call that their own past does not predict.
-  const bool is_odd_call =
-      hung && shows_little && collective && point.waiting.size() <= point.missing.size() &&
-      is_usual(context.run, context.agreement, waiting_call(context, point.waiting[0])) ==
-          Usual::no;
-  if (is_odd_call) {
-    cause.finding.why = kEitherWay;
-  } else if (!few_wait || broke_off) {
-    cause.finding.culprits = context.ranks(wait.roots);
-  }
+  Cause cause = cause_of_stop(context, wait, missed, first);
+  const Blame blame = blame_for(context, wait, point);
+  if (blame == Blame::either_side) cause.finding.why = kEitherWay;
+  if (blame == Blame::roots) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
   locate_cause(context, place, first.call, first.seq, cause);
   set_fingerprint(cause.finding,

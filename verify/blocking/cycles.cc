@@ -174,7 +174,7 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 }
 
 // Says where a message and its receive differ in the tag alone: two ranks that wait for each other
-// may be no cycle of messages but one message with a wrong tag.
+// may not be a cycle of messages but one message with a wrong tag.
 void add_other_tags(const Context& context, const WaitCause& wait, Finding& finding) {
   const std::vector<Cause> near = check_near_misses(context, &wait.roots);
   if (near.empty()) return;

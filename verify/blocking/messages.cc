@@ -88,16 +88,16 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
 }
 
 // The messages of a rank by peer and direction.
-using Exchange = std::map<std::pair<trace::Rank, trace::Op>, std::size_t>;
+using PostedMessages = std::map<std::pair<trace::Rank, trace::Op>, std::size_t>;
 
 trace::Op other_side(trace::Op op) {
   return op == trace::Op::send ? trace::Op::recv : trace::Op::send;
 }
 
 // What the rank posted since the group's last collective before this call.
-Exchange exchanged_before(const Context& context, CallRef end, trace::GroupId group) {
+PostedMessages exchanged_before(const Context& context, CallRef end, trace::GroupId group) {
   const std::vector<trace::Call>& calls = context.run.ranks[end.rank].calls;
-  Exchange out;
+  PostedMessages out;
   for (std::uint32_t c = end.call; c-- > 0;) {
     if (context.run.tables.is_message(calls[c])) {
       ++out[{calls[c].peer, context.run.tables.op(calls[c])}];
@@ -110,16 +110,17 @@ Exchange exchanged_before(const Context& context, CallRef end, trace::GroupId gr
 
 // Whether the rank posted as many messages to and from each peer: a whole number of micro-batches.
 // Where messages go both ways to one peer, as activations and gradients do, they do so to each.
-bool is_whole(const Exchange& exchange) {
-  const auto is_answered = [&](const Exchange::value_type& messages) {
+bool is_whole(const PostedMessages& exchange) {
+  const auto is_answered = [&](const PostedMessages::value_type& messages) {
     const auto& [peer, op] = messages.first;
     return exchange.contains({peer, other_side(op)});
   };
   return exchange.size() >= 2 &&
-         std::all_of(exchange.begin(), exchange.end(), [&](const Exchange::value_type& messages) {
-           return messages.second == exchange.begin()->second &&
-                  is_answered(messages) == is_answered(*exchange.begin());
-         });
+         std::all_of(exchange.begin(), exchange.end(),
+                     [&](const PostedMessages::value_type& messages) {
+                       return messages.second == exchange.begin()->second &&
+                              is_answered(messages) == is_answered(*exchange.begin());
+                     });
 }
 
 // The collective that the waiting rank left out before the message: its newest rounds make it
@@ -327,8 +328,8 @@ bool would_be_whole(const Context& context, const WaitPoint& message, CallRef of
                     trace::GroupId group) {
   const CallRef posted = waiting_call(context, message.waiting[0]);
   const trace::Op op = context.op(posted);
-  Exchange own = exchanged_before(context, posted, group);
-  Exchange of_other = exchanged_before(context, of_peer, group);
+  PostedMessages own = exchanged_before(context, posted, group);
+  PostedMessages of_other = exchanged_before(context, of_peer, group);
   if (is_whole(of_other)) return false;
   ++own[{context.run.ranks[of_peer.rank].rank, op}];
   ++of_other[{context.run.ranks[posted.rank].rank, other_side(op)}];

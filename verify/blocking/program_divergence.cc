@@ -341,7 +341,7 @@ std::optional<Cause> explain_program_divergence(const Context& context,
   for (const Stream& s : group.streams) {
     const bool deviates = std::binary_search(alike.begin(), alike.end(), s.rank_index);
     const bool issued = lacked && index < s.calls.size();
-    // Then it is no extra call of theirs alone.
+    // Then it is not an extra call of theirs alone.
     if (extra && issued && !deviates) return std::nullopt;
     (deviates && (extra || !issued) ? d->deviants : d->reference).push_back(s.rank_index);
   }

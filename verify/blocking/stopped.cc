@@ -94,8 +94,8 @@ std::optional<trace::Nanos> issued_at(const Context& context, const WaitPoint& p
   return out;
 }
 
-// The newest time of a rank's own doings: what devices completed may have been noticed later.
-trace::Nanos last_doing(const trace::RankTrace& trace) {
+// The time of the newest event of a rank's host: completions of devices may be noticed later.
+trace::Nanos last_on_host(const trace::RankTrace& trace) {
   trace::Nanos out = trace::kNoTime;
   for (const trace::Event& e : trace.events)
     if (e.kind != trace::EventKind::start && e.kind != trace::EventKind::complete)
@@ -133,7 +133,7 @@ std::string time_words(const Context& context, const std::vector<trace::Rank>& r
     const trace::RankTrace* trace = context.run.find(r);
     // For a rank without a trace, take the time of the first rank that waits for it.
     last = std::max(last, trace == nullptr ? issued_at(context, point).value_or(trace::kNoTime)
-                                           : last_doing(*trace));
+                                           : last_on_host(*trace));
   }
   trace::Nanos newest = trace::kNoTime;
   for (const trace::RankTrace& trace : context.run.ranks) {
@@ -255,9 +255,10 @@ std::string file_and_line(std::string_view at) {
 
 bool is_send(const Context& context, CallRef ref) { return context.op(ref) == trace::Op::send; }
 
-// Where the stopped rank last answered this message's like: received from the rank that waits in a
-// send, or sent to the one that waits in a receive. The waiting rank's own line where it never did.
-trace::StringId answered_at(const Context& context, trace::Rank stopped, CallRef waiting) {
+// Where the stopped rank made its side of such a message last: its receive from the rank that waits
+// in a send, or its send to the one that waits in a receive. Where it never did, the line of the
+// waiting rank.
+trace::StringId other_side_at(const Context& context, trace::Rank stopped, CallRef waiting) {
   const trace::RankTrace* const trace = context.run.find(stopped);
   if (trace != nullptr) {
     const trace::Rank peer = context.run.ranks[waiting.rank].rank;
@@ -265,8 +266,8 @@ trace::StringId answered_at(const Context& context, trace::Rank stopped, CallRef
     for (std::size_t c = trace->calls.size(); c-- > 0;) {
       const trace::Call& call = trace->calls[c];
       const trace::Op op = context.run.tables.op(call);
-      const bool answers = sends ? op == trace::Op::recv : op == trace::Op::send;
-      if (answers && call.peer == peer && call.at.value != 0) return call.at;
+      const bool is_other_side = sends ? op == trace::Op::recv : op == trace::Op::send;
+      if (is_other_side && call.peer == peer && call.at.value != 0) return call.at;
     }
   }
   return context.call(waiting).at;
@@ -278,7 +279,7 @@ std::string call_words_of(const Context& context, const Stopped& stopped) {
   const trace::Call& call = context.call(ref);
   if (context.where.wait_points[stopped.point].group == WaitPoint::kPointToPoint) {
     const std::string at =
-        file_and_line(context.run.tables.str(answered_at(context, stopped.ranks.front(), ref)));
+        file_and_line(context.run.tables.str(other_side_at(context, stopped.ranks.front(), ref)));
     return fmt::format(
         " before {} rank {}{}", is_send(context, ref) ? "receiving from" : "sending to",
         context.run.ranks[ref.rank].rank.value, at.empty() ? "" : fmt::format(" ({})", at));

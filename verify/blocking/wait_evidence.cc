@@ -24,6 +24,7 @@ std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause
 }
 
 const WaitPoint& first_point(const Context& context, const WaitCause& wait) {
+  // By step; where none is known, the call in which most ranks wait; then by number.
   const auto key = [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];
     const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;

@@ -4,10 +4,11 @@
 #include <set>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "verify/product/order_graph.h"
 #include "verify/product/sequence_reader.h"
 
@@ -17,15 +18,20 @@ namespace {
 
 using ItemKind = ProductItem::Kind;
 
-template <class List, class Show>
-std::string json_list(const List& list, Show show) {
-  std::string out;
-  for (const auto& item : list) out += (out.empty() ? "" : ",") + show(item);
-  return fmt::format("[{}]", out);
-}
-template <class Integer>
-std::string json_numbers(const std::vector<Integer>& numbers) {
-  return json_list(numbers, [](Integer n) { return std::to_string(n); });
+// An object has a line for each member, and so has a list of lists or objects; a list of plain
+// values is one line. `indent`: blanks before each line but the first.
+std::string json_lines(const nlohmann::ordered_json& value, std::size_t indent) {
+  const auto is_plain = [](const auto& item) { return item.is_primitive(); };
+  if (value.is_primitive() ||
+      (value.is_array() && std::all_of(value.begin(), value.end(), is_plain)))
+    return compact_json(value);
+  std::vector<std::string> lines;
+  for (const auto& [key, item] : value.items())
+    lines.push_back(fmt::format("{}{}", value.is_object() ? compact_json(key) + ": " : "",
+                                json_lines(item, indent + 1)));
+  const std::string between = fmt::format(",\n{:{}}", "", indent + 1);
+  const std::string joined = fmt::format("{}", fmt::join(lines, between));
+  return value.is_object() ? fmt::format("{{{}}}", joined) : fmt::format("[{}]", joined);
 }
 
 std::string situation_name(const Situation& s) {
@@ -63,10 +69,11 @@ std::string program_text(const ProductModel& model, const std::string& product) 
   const trace::ProductSpec& spec = model.spec();
   const std::vector<trace::Run>& runs = model.derivation().runs;
   CertificateText out(model.sequences(), runs);
-  out.claim("kind", "\"program\"");
-  out.claim("ranks", std::to_string(spec.world_size));
-  out.claim("order", model.nccl() ? "\"device\"" : "\"host\"");
-  out.claim("product", product.empty() ? trace::product_text(spec) : product);
+  out.claim("kind", "program");
+  out.claim("ranks", spec.world_size);
+  out.claim("order", model.nccl() ? "device" : "host");
+  out.claim("product",
+            nlohmann::ordered_json::parse(product.empty() ? trace::product_text(spec) : product));
   out.claim_unrecorded(runs, {});
   const std::vector<std::int32_t> traced = trace::traced_ranks(spec);
   const auto parts =
@@ -136,7 +143,9 @@ CertificateText::CertificateText(const SequenceTable& table, std::span<const tra
     }
   }
   for (const ProductChannel& channel : table.channels)
-    channels_.push_back(json_text(channel_name(channel)));
+    channels_.push_back(to_utf8(channel_name(channel)));
+  for (const std::string& key : table.shared_keys)
+    shared_keys_.push_back(nlohmann::json::parse(key));
 }
 
 // Several groups may have one name (separate_namesakes()), so it does not identify them: its first
@@ -164,8 +173,8 @@ std::string CertificateText::channel_name(const ProductChannel& channel) const {
       channel.tag == trace::kNoPeerTag ? "-" : std::to_string(channel.tag), name, shown);
 }
 
-void CertificateText::claim(const std::string& name, const std::string& json) {
-  claims_ += fmt::format("{}\n  {}: {}", claims_.empty() ? "" : ",", json_text(name), json);
+void CertificateText::claim(const std::string& name, nlohmann::ordered_json value) {
+  claims_[name] = std::move(value);
 }
 
 void CertificateText::claim_unrecorded(std::span<const trace::Run> runs,
@@ -188,26 +197,14 @@ void CertificateText::claim_unrecorded(std::span<const trace::Run> runs,
       }
     }
   }
-  std::string json;
-  for (const auto& [what, calls] : lacks)
-    json += fmt::format("{}{}: {}", json.empty() ? "" : ", ", json_text(what), calls);
-  if (!waits.empty()) {
-    json += fmt::format("{}\"waits\": {}", json.empty() ? "" : ", ", json_numbers(waits));
-  }
-  claim("assume", json_list(assumed, json_text));
-  claim("unrecorded", fmt::format("{{{}}}", json));
+  nlohmann::ordered_json unrecorded = lacks;
+  if (!waits.empty()) unrecorded["waits"] = waits;
+  claim("assume", assumed);
+  claim("unrecorded", std::move(unrecorded));
 }
 
 void CertificateText::sequence(const std::string& part, std::int32_t rank, SequenceId sequence) {
-  const auto [known, fresh] = sequences_.try_emplace(part);
-  if (fresh) parts_.push_back(part);
-  const std::string& sha = digest(sequence);
-  for (auto& [other, ranks] : known->second) {
-    if (other != sha) continue;
-    ranks.push_back(rank);
-    return;
-  }
-  known->second.push_back({sha, {rank}});
+  sequences_[to_utf8(part)][digest(sequence)].push_back(rank);
 }
 
 // The SHA-256 of a list of its items: [how, channel, index there]; a call adds its key and splits.
@@ -215,24 +212,22 @@ const std::string& CertificateText::digest(SequenceId sequence) {
   const auto [known, fresh] = digests_.emplace(sequence, "");
   if (!fresh) return known->second;
   Sha256 hash;
-  hash.add("[");
-  bool first = true;
+  const char* before = "[";  // of the list of all items, which may be too long for one text
   for (const ProductItem& item : table_.sequences[sequence.value].items) {
     const char* how = item.kind == ItemKind::wait       ? "wait"
                       : item.kind == ItemKind::issue    ? "issue"
                       : item.kind == ItemKind::blocking ? "block"
                                                         : "batch";
-    std::string line = fmt::format("{}[\"{}\",{},{}", first ? "" : ",", how,
-                                   channels_[item.channel.value], item.index);
+    nlohmann::json shown = {how, channels_[item.channel.value], item.index};
     if (item.kind != ItemKind::wait) {
       const ExchangeSplits& cut = table_.exchanges[item.own];
-      line += fmt::format(",{},[{},{}]", table_.shared_keys[item.shared], json_numbers(cut.in),
-                          json_numbers(cut.out));
+      shown.push_back(shared_keys_[item.shared]);
+      shown.push_back({cut.in, cut.out});
     }
-    hash.add(line + "]");
-    first = false;
+    hash.add(std::exchange(before, ","));
+    hash.add(compact_json(shown));
   }
-  hash.add("]");
+  hash.add(table_.sequences[sequence.value].items.empty() ? "[]" : "]");
   return known->second = hash.finish();
 }
 
@@ -240,7 +235,7 @@ void CertificateText::order(const std::string& situation, const Evaluation& eval
                             bool device) {
   const std::vector<ProductInstance> order =
       order_instances(table_, distinct_sequences(evaluation), device).order;
-  orders_ += fmt::format("{}\n  {}: [", orders_.empty() ? "" : ",", json_text(situation));
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::map<ChannelId, std::uint32_t> next;
   // Neighbours in the order that are on one channel share an entry.
   for (std::size_t i = 0; i < order.size();) {
@@ -248,26 +243,17 @@ void CertificateText::order(const std::string& situation, const Evaluation& eval
     std::uint32_t length = 0;
     for (; i < order.size() && order[i].channel == channel; ++i, ++length)
       LOCKSTEP_CHECK(order[i].index == next[channel]++, "calls of a channel stand in their order");
-    orders_ += fmt::format("{}\n    [{}, {}]", orders_.back() == '[' ? "" : ",",
-                           channels_[channel.value], length);
+    list.push_back({channels_[channel.value], length});
   }
-  orders_ += "]";
+  // Each situation comes once: no search for it among the ones before.
+  orders_.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(situation, std::move(list));
 }
 
 std::string CertificateText::text() const {
-  std::string sequences;
-  for (const std::string& part : parts_) {
-    sequences += fmt::format("{}\n    {}: {{", sequences.empty() ? "" : ",", json_text(part));
-    for (const auto& [sha, ranks] : sequences_.at(part)) {
-      sequences += fmt::format("{}\n      {}: {}", sequences.back() == '{' ? "" : ",",
-                               json_text(sha), json_numbers(ranks));
-    }
-    sequences += "}";
-  }
-  return fmt::format(
-      "{{\"lockstep_certificate\": 2,\n \"claims\": {{{},\n  \"sequences\": {{{}}}}},\n"
-      " \"orders\": {{{}}}}}\n",
-      claims_, sequences, orders_);
+  nlohmann::ordered_json claims = claims_;
+  claims["sequences"] = sequences_;
+  return json_lines({{"lockstep_certificate", 2}, {"claims", claims}, {"orders", orders_}}, 0)
+      .append("\n");
 }
 
 }  // namespace lockstep::verify

@@ -10,8 +10,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/result.h"
 #include "trace/run.h"
@@ -36,8 +37,7 @@ class CertificateText {
   // Keeps a reference to `table`. The runs: all that it was read from.
   CertificateText(const SequenceTable& table, std::span<const trace::Run> runs);
 
-  // A claim; `json`: its value.
-  void claim(const std::string& name, const std::string& json);
+  void claim(const std::string& name, nlohmann::ordered_json value);
   // What nobody recorded of how many calls, what the formats never record, the ranks whose waits
   // are missing.
   void claim_unrecorded(std::span<const trace::Run> runs, const std::vector<std::int32_t>& waits);
@@ -55,11 +55,12 @@ class CertificateText {
   const SequenceTable& table_;
   std::map<std::string, trace::RankList> groups_;
   std::int32_t world_size_ = 0;
-  std::vector<std::string> channels_;  // in JSON, by ChannelId
+  std::vector<std::string> channels_;        // names, by ChannelId
+  std::vector<nlohmann::json> shared_keys_;  // as SequenceTable::shared_keys
   std::map<SequenceId, std::string> digests_;
-  std::vector<std::string> parts_;  // in the order in which they came
-  std::map<std::string, std::vector<std::pair<std::string, std::vector<std::int32_t>>>> sequences_;
-  std::string claims_, orders_;
+  nlohmann::ordered_json claims_ = nlohmann::ordered_json::object();
+  nlohmann::ordered_json sequences_ = nlohmann::ordered_json::object();  // by part and digest
+  nlohmann::ordered_json orders_ = nlohmann::ordered_json::object();     // by situation
 };
 
 }  // namespace lockstep::verify

@@ -304,7 +304,7 @@ def check(certificate, paths, assume):
     MEMBERS.clear(), SEQUENCES.clear()
     with open(certificate, encoding="utf-8") as file: said = parse(file.read())
     require(set(said) == {"lockstep_certificate", "claims", "orders"} and
-            dump(said["lockstep_certificate"]) == "2", "it is no certificate of this version")
+            dump(said["lockstep_certificate"]) == "2", "it is not a certificate of this version")
     of_program = len(paths) == 1 and os.path.exists(paths[0] + "/product.json")
     recordings, claims, cases = program(paths[0]) if of_program else run(paths)
     nccl = any(t.nccl for r in recordings for t in r.traces.values())

@@ -126,9 +126,9 @@ class RunWriter {
 
   std::string text() {
     CertificateText out(table_, {&run_, 1});
-    out.claim("kind", "\"run\"");
-    out.claim("ranks", std::to_string(run_.world_size));
-    out.claim("order", device_ ? "\"device\"" : "\"host\"");
+    out.claim("kind", "run");
+    out.claim("ranks", run_.world_size);
+    out.claim("order", device_ ? "device" : "host");
     out.claim_unrecorded({&run_, 1}, hidden_);
     for (std::size_t r = 0; r < evaluation_.choices.size(); ++r)
       out.sequence("run", static_cast<std::int32_t>(r), evaluation_.choices[r].front());

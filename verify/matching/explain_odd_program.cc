@@ -141,12 +141,12 @@ std::optional<Cause> explain_collective_of(const Context& context, const OddProg
   if (d.deviants.empty()) d.deviants = {rank};
   d.got = own;
   d.expected = other;
-  if (left_out) {
-    if (other.call == kNoCall) return std::nullopt;
-  } else if (odd.kind == Kind::extra) {
-    if (other.call == kNoCall) d.expected.rank = d.reference[0];
-  } else {
-    if (other.call == kNoCall) return std::nullopt;
+  if (other.call == kNoCall) {
+    // Nobody came as far as an extra call. What was left out or replaced is not known without it.
+    if (d.kind != Deviation::Kind::extra) return std::nullopt;
+    d.expected.rank = d.reference[0];
+  }
+  if (d.kind == Deviation::Kind::replaced) {
     d.differences =
         context.agreement.differences(context.call(other).signature, context.call(own).signature);
     if (d.differences == kSame) return std::nullopt;

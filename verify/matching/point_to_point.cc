@@ -94,6 +94,7 @@ std::optional<std::uint32_t> on_one_side_of_all(
     std::erase_if(common, [&](std::uint32_t r) { return !both.contains(r); });
     all.insert(both.begin(), both.end());
   }
+  // Of a single pair nothing shows which side is wrong. The rank itself, and two partners:
   constexpr std::size_t kWithTwoPartners = 3;
   if (common.size() != 1 || all.size() < kWithTwoPartners) return std::nullopt;
   return *common.begin();
@@ -119,6 +120,42 @@ FirstMessages first_messages(const Context& context, const std::vector<std::uint
       out.try_emplace({context.run.ranks[sender].rank, context.call({sender, it->second}).peer},
                       CallRef{sender, it->second});
   return out;
+}
+
+// Explains a receive and a message for it that differ in group or tag only.
+Cause explain_near_miss(const Context& context, const CallRef& receive, const CallRef& send) {
+  const trace::Call& waiting = context.call(receive);
+  const trace::Call& message = context.call(send);
+  const bool other_group = message.group != waiting.group;
+  const auto as_seen_by = [&](const CallRef& side) {
+    const trace::Call& call = context.call(side);
+    return other_group ? fmt::format("in {}", context.describe_group(side.rank, call.group))
+                       : describe_tag(call.ptag);
+  };
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  // The finding concerns both ranks, but nothing shows which of them is wrong: no culprits.
+  cause.deviants = {std::min(receive.rank, send.rank), std::max(receive.rank, send.rank)};
+  if (receive.rank == send.rank) cause.deviants.pop_back();
+  f.message = fmt::format(
+      "{0} waits in {1} from rank {2} {3} ({4}); rank {2} sent its message {5} ({6})",
+      context.describe_ranks({receive.rank}), context.describe_call(receive), waiting.peer.value,
+      as_seen_by(receive), context.describe_location(receive, waiting.seq), as_seen_by(send),
+      context.describe_location(send, message.seq));
+  f.why = fmt::format("A message matches a receive of the same {} only.",
+                      other_group ? "group" : "tag");
+  f.fix = other_group ? "send and receive in the same group (communicator)"
+                      : "give the send and its receive one tag";
+  f.ranks = context.ranks(cause.deviants);
+  f.group = printable(context.run.tables.str(waiting.group));
+  f.seq = cause.seq = waiting.seq;
+  if (waiting.step != trace::kNone) f.step = cause.step = waiting.step;
+  f.evidence = {
+      context.evidence(receive, fmt::format("waits for a message {}", describe_tag(waiting.ptag))),
+      context.evidence(send, fmt::format("sent {}", describe_tag(message.ptag)))};
+  set_fingerprint(f, other_group ? "group" : "tag");
+  return cause;
 }
 
 }  // namespace
@@ -159,39 +196,7 @@ std::vector<Cause> check_near_misses(const Context& context,
     if (context.run.tables.op(waiting) != trace::Op::recv) continue;
     const auto found = left.find({waiting.peer, context.run.ranks[r].rank});
     if (found == left.end()) continue;
-    const CallRef send = found->second;
-    const trace::Call& message = context.call(send);
-    const bool other_group = message.group != waiting.group;
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    Finding& f = cause.finding;
-    // The finding concerns both ranks, but nothing shows which of them is wrong: no culprits.
-    cause.deviants = {std::min(r, send.rank), std::max(r, send.rank)};
-    if (r == send.rank) cause.deviants.pop_back();
-    const std::string expected =
-        other_group ? fmt::format("in {}", context.describe_group(r, waiting.group))
-                    : describe_tag(waiting.ptag);
-    const std::string sent =
-        other_group ? fmt::format("in {}", context.describe_group(send.rank, message.group))
-                    : describe_tag(message.ptag);
-    f.message =
-        fmt::format("{0} waits in {1} from rank {2} {3} ({4}); rank {2} sent its message {5} ({6})",
-                    context.describe_ranks({r}), context.describe_call(receive), waiting.peer.value,
-                    expected, context.describe_location(receive, waiting.seq), sent,
-                    context.describe_location(send, message.seq));
-    f.why = fmt::format("A message matches a receive of the same {} only.",
-                        other_group ? "group" : "tag");
-    f.fix = other_group ? "send and receive in the same group (communicator)"
-                        : "give the send and its receive one tag";
-    f.ranks = context.ranks(cause.deviants);
-    f.group = printable(context.run.tables.str(waiting.group));
-    f.seq = cause.seq = waiting.seq;
-    if (waiting.step != trace::kNone) f.step = cause.step = waiting.step;
-    f.evidence = {context.evidence(
-                      receive, fmt::format("waits for a message {}", describe_tag(waiting.ptag))),
-                  context.evidence(send, fmt::format("sent {}", describe_tag(message.ptag)))};
-    set_fingerprint(f, other_group ? "group" : "tag");
-    out.push_back(std::move(cause));
+    out.push_back(explain_near_miss(context, receive, found->second));
     if (out.size() >= kNearMissesShown) break;
   }
   return out;

@@ -258,8 +258,7 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   renamed.message = sentence;
   renamed.why =
       "The ranks' calls match across different steps: what one computes for a step is combined "
-      "with what the "
-      "others compute for another.";
+      "with what the others compute for another.";
   renamed.group = group.name;
   renamed.seq = cause.seq;
   renamed.step = cause.step;

@@ -15,6 +15,7 @@
 #include "verify/numbers/settings.h"
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/updates.h"
+#include "verify/numbers/value_classes.h"
 
 namespace lockstep::verify {
 

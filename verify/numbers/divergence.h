@@ -1,4 +1,4 @@
-// Finds where values that must be equal on all ranks begin to differ.
+// Finds where values that must be equal on all ranks begin to differ, and explains why.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,8 @@
 
 namespace lockstep::verify {
 
-// The ranks grouped by the value that they hold.
-struct ValueClasses {
-  // Rank indices by equal value: the largest class first, then by lowest rank.
-  std::vector<std::vector<std::uint32_t>> classes;
-
-  bool differ() const { return classes.size() > 1; }
-  // The ranks outside the largest class, if that holds more than half of all; otherwise none.
-  std::vector<std::uint32_t> minority() const;
-};
-
-// Groups a row's ranks by hash; without hashes by norm. Norms differ if they are further apart than
-// the order of summation can explain; equal norms are taken for equal values. Ranks that recorded
-// neither are left out. O(readings log readings).
-ValueClasses classes_of(const trace::Run& run, const ValueRow& row);
-
 struct Divergence {
-  // How the difference develops. It is no fault if values differ only before the first
+  // How the difference develops. It is not a fault if values differ only before the first
   // synchronisation (DDP then broadcasts rank 0's), or if they agree again repeatedly (parameters
   // that are averaged every few steps).
   enum class Pattern : std::uint8_t {
@@ -52,9 +37,6 @@ struct Divergence {
 // left out. O(readings log ranks).
 std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable& table,
                                          Phase phase);
-
-// "rank 1 against ranks 0, 2-4".
-std::string describe_sides(const trace::Run& run, const ValueRow& row);
 
 // Explains values that differ between ranks: gradients, optimizer values, parameters or buffers.
 // For parameters the rule says what is known about the reason: unsynchronised-step where the calls

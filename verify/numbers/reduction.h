@@ -63,7 +63,6 @@ struct Term {
   const trace::StateMark* local = nullptr;  // nullptr: it had no gradient
 
   // Whether the gradient is there and not zero. Without norm and sketch it counts as not zero.
-
   bool contributes() const {
     if (local == nullptr) return false;
     if (local->norm) return *local->norm != 0;

@@ -26,7 +26,7 @@ std::optional<double> unit_roundoff(std::string_view dtype) {
 }
 
 double rounding_bound(std::uint64_t terms, double roundoff, double norms) {
-  constexpr double kChance = 1e-12;
+  constexpr double kChance = 1e-12;  // p of Hoeffding's inequality: see rounding.h
   const double sign_sum = std::sqrt(2 * std::log(2 / kChance));
   // One term more than there are: programs may divide before they add, and the sketch is rounded.
   const double m = (static_cast<double>(terms) + 1) * roundoff;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "verify/numbers/divergence.h"
+#include "verify/numbers/value_classes.h"
 
 namespace lockstep::verify {
 

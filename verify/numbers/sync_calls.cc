@@ -78,7 +78,7 @@ const SyncCall* SyncCalls::of(trace::StringId name) const {
 
 namespace {
 
-bool names(const trace::Tables& tables, const trace::Call& call, trace::StringId name) {
+bool carries(const trace::Tables& tables, const trace::Call& call, trace::StringId name) {
   const std::vector<trace::StringId>& what = tables.name_lists[call.what];
   return std::find(what.begin(), what.end(), name) != what.end();
 }
@@ -98,7 +98,7 @@ bool lacks_sync(const trace::Tables& tables, const trace::RankTrace& trace,
       const trace::Call& call = trace.calls[event.index];
       any_call = true;
       const bool counts =
-          trace::is_reduction(tables.op(call)) && (!name || names(tables, call, *name));
+          trace::is_reduction(tables.op(call)) && (!name || carries(tables, call, *name));
       between += inside && counts ? 1U : 0U;
     }
   }

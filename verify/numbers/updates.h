@@ -58,7 +58,7 @@ struct NonFinite {
 };
 
 // A value that is not finite has a hash but no norm, where that parameter has one in other steps,
-// or other gradients of the rank have one. Gradients alone are no fault: a GradScaler skips the
+// or other gradients of the rank have one. Gradients alone are not a fault: a GradScaler skips the
 // steps of those that overflow. O(marks).
 std::optional<NonFinite> find_non_finite(const ValueTable& table);
 

@@ -152,6 +152,45 @@ class MovedTraces {
   std::unordered_map<std::int32_t, std::size_t> trace_index_;  // in traces_, by rank
 };
 
+// The steps of the assignment, as rank `r` does them.
+trace::RankTrace compose_rank(const ProductModel& model, const Assignment& assignment,
+                              const std::vector<MovedTraces>& histories, std::int32_t r,
+                              trace::Tables& tables) {
+  const auto i = static_cast<std::size_t>(r);
+  const ProductSequences& sequences = model.sequences();
+  const HistoryId first = assignment.options.front()[i].history;
+  RankComposer composer(histories[first.value].of(r), tables);
+  const auto add = [&](HistoryId history, const RecordedPart& recorded, std::int64_t step) {
+    if (recorded.sequence == kNoSequence) return false;
+    composer.add_part(histories[history.value].of(r), recorded.begin, recorded.end, step);
+    return true;
+  };
+  bool alive = add(first, sequences.part(first, r, ProductSequences::kStart), trace::kNone);
+  HistoryId history = first;
+  // Whether all steps so far are those of the trace. Only then is it known that the rank raises
+  // the exception of its trace.
+  bool as_recorded = true;
+  for (std::size_t s = 0; s < assignment.steps.size() && alive; ++s) {
+    const ProductOption& option = assignment.options[s][i];
+    const std::int64_t step = assignment.steps[s];
+    history = option.history;
+    const trace::ProductSpec::Condition& condition =
+        model.spec().conditions[option.condition.value];
+    if (!condition.has.empty()) composer.add_modalities(step, condition.has);
+    const auto& raise = sequences.raise(history, r);
+    as_recorded = as_recorded && step == static_cast<std::int64_t>(s) &&
+                  option.condition == model.recorded_condition(history, step);
+    const bool raises = raise && as_recorded && raise->step == step;
+    if (!raises && add(history, model.at_step(history, r, step, option.condition), step)) continue;
+    alive = false;
+    if (!raise) break;
+    composer.add_part(histories[history.value].of(r), raise->begin, raise->end, step);
+    composer.raise(raise->what);
+  }
+  if (alive) add(history, sequences.part(history, r, ProductSequences::kEnd), trace::kNone);
+  return composer.take();
+}
+
 }  // namespace
 
 trace::Run compose(const ProductModel& model, const Assignment& assignment) {
@@ -160,7 +199,6 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
   for (const trace::Run& run : model.derivation().runs) {
     histories.emplace_back(model.derivation(), run, tables);
   }
-  const ProductSequences& sequences = model.sequences();
   const std::int32_t copy_ranks = model.spec().copy_ranks;
   const std::vector<std::int32_t> traced = trace::traced_ranks(model.spec());
   // By the traced rank and the options: the index in `ranks`. In a large job most ranks do the
@@ -179,38 +217,7 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
       ranks.push_back(std::move(other));
       continue;
     }
-    const HistoryId first = assignment.options.front()[i].history;
-    RankComposer composer(histories[first.value].of(r), tables);
-    const auto add = [&](HistoryId history, const RecordedPart& recorded, std::int64_t step) {
-      if (recorded.sequence == kNoSequence) return false;
-      composer.add_part(histories[history.value].of(r), recorded.begin, recorded.end, step);
-      return true;
-    };
-    bool alive = add(first, sequences.part(first, r, ProductSequences::kStart), trace::kNone);
-    HistoryId history = first;
-    // Whether all steps so far are those of the trace. Only then is it known that the rank raises
-    // the exception of its trace.
-    bool as_recorded = true;
-    for (std::size_t s = 0; s < assignment.steps.size() && alive; ++s) {
-      const ProductOption& option = assignment.options[s][i];
-      const std::int64_t step = assignment.steps[s];
-      history = option.history;
-      const trace::ProductSpec::Condition& condition =
-          model.spec().conditions[option.condition.value];
-      if (!condition.has.empty()) composer.add_modalities(step, condition.has);
-      const auto& raise = sequences.raise(history, r);
-      as_recorded = as_recorded && step == static_cast<std::int64_t>(s) &&
-                    option.condition == model.recorded_condition(history, step);
-      const bool raises = raise && as_recorded && raise->step == step;
-      if (!raises && add(history, model.at_step(history, r, step, option.condition), step))
-        continue;
-      alive = false;
-      if (!raise) break;
-      composer.add_part(histories[history.value].of(r), raise->begin, raise->end, step);
-      composer.raise(raise->what);
-    }
-    if (alive) add(history, sequences.part(history, r, ProductSequences::kEnd), trace::kNone);
-    ranks.push_back(composer.take());
+    ranks.push_back(compose_rank(model, assignment, histories, r, tables));
     LOCKSTEP_CHECK(trace::move_to_copy(tables, ranks.back(), trace::Rank(r), copy_ranks),
                    "make_derivation() checks that a rank can stand for another");
   }

@@ -261,6 +261,7 @@ InstanceOrder order_instances(const SequenceTable& sequences, std::span<const Se
 CycleSearch find_cycle(const SequenceTable& sequences, const Evaluation& evaluation,
                        const std::vector<ProductInstance>& held, bool device,
                        std::uint64_t& budget) {
+  // For one situation, so that a hard one leaves some of the budget to the others.
   constexpr std::uint64_t kMaxSteps = 5'000'000;
   CycleSearcher searcher(sequences, evaluation, held, device, std::min(budget, kMaxSteps));
   CycleSearch out = searcher.search();

@@ -212,50 +212,50 @@ std::uint32_t SequenceReader::list_id(ListIds& ids, std::vector<std::vector<std:
 
 namespace {
 
-// JSON; null: not recorded.
-std::string number(std::int64_t n) { return n == trace::kNone ? "null" : std::to_string(n); }
+using Json = nlohmann::json;
+
+// null: not recorded.
+Json number(std::int64_t n) { return n == trace::kNone ? Json() : Json(n); }
 
 bool cut_unevenly(const trace::Signature& s) {
   return s.op == trace::Op::all_to_all || s.splits_in.value != 0 || s.splits_out.value != 0;
 }
 
 // Element counts that must be equal on all ranks.
-std::string sizes_text(const trace::Signature& s) {
-  if (lacks_sizes(s)) return "null";
-  const std::string in = number(s.in_elements);
-  const std::string out = number(s.out_elements);
+Json sizes_of(const trace::Signature& s) {
+  if (lacks_sizes(s)) return nullptr;
+  const Json in = number(s.in_elements);
+  const Json out = number(s.out_elements);
   switch (s.op) {
     case trace::Op::all_reduce:
     case trace::Op::reduce:
     case trace::Op::broadcast:
     case trace::Op::send:
-      return fmt::format("[{}]", s.in_elements != trace::kNone ? in : out);
+      return Json::array({in.is_null() ? out : in});
     case trace::Op::recv:
     case trace::Op::recv_any:
-      return fmt::format("[{}]", s.out_elements != trace::kNone ? out : in);
+      return Json::array({out.is_null() ? in : out});
     case trace::Op::all_to_all_single:
-      return cut_unevenly(s) ? "[]" : fmt::format("[{},{}]", in, out);
+      return cut_unevenly(s) ? Json::array() : Json::array({in, out});
     case trace::Op::all_gather_into_tensor:
     case trace::Op::reduce_scatter:
     case trace::Op::reduce_scatter_tensor:
-      return fmt::format("[{},{}]", in, out);
+      return Json::array({in, out});
     case trace::Op::all_gather:
-      return s.out_elements != trace::kNone ? fmt::format("[{}]", out)
-                                            : fmt::format("[\"in\",{}]", in);
+      return out.is_null() ? Json::array({"in", in}) : Json::array({out});
     case trace::Op::gather:
-      return fmt::format("[{}]", in);
+      return Json::array({in});
     case trace::Op::scatter:
-      return fmt::format("[{}]", out);
+      return Json::array({out});
     default:
-      return "[]";
+      return Json::array();
   }
 }
 
-std::string names_text(const trace::Tables& tables, trace::NameListId id) {
-  std::string out;
-  for (const trace::StringId name : tables.name_lists[id])
-    out += (out.empty() ? "" : ",") + json_text(tables.str(name));
-  return fmt::format("[{}]", out);
+Json names_of(const trace::Tables& tables, trace::NameListId id) {
+  Json out = Json::array();
+  for (const trace::StringId name : tables.name_lists[id]) out.push_back(to_utf8(tables.str(name)));
+  return out;
 }
 
 std::vector<std::int64_t> tensor_sizes(const trace::Tables& tables, trace::IntListId shapes) {
@@ -290,29 +290,27 @@ std::string shared_key(const trace::Tables& tables, const trace::Call& call) {
   const trace::Signature& s = tables.signatures[call.signature];
   const bool message = trace::is_point_to_point(s.op);
   const bool barrier = s.op == trace::Op::barrier;
-  const std::string operation = message ? "\"message\""
-                                : s.op == trace::Op::other
-                                    ? json_text(tables.str(s.other_op))
-                                    : json_text(std::string(trace::op_name(s.op)));
-  const std::string types = barrier               ? "[]"
-                            : s.dtypes.value == 0 ? "null"
-                                                  : names_text(tables, s.dtypes);
-  const std::string redop = !trace::is_reduction(s.op) ? "\"\""
-                            : s.redop.value == 0       ? "null"
-                                                       : json_text(tables.str(s.redop));
-  const std::string root =
-      lacks_root(s) ? "null" : std::to_string(std::max<std::int32_t>(s.root, -1));
+  const std::string operation = message                    ? "message"
+                                : s.op == trace::Op::other ? to_utf8(tables.str(s.other_op))
+                                                           : std::string(trace::op_name(s.op));
+  const Json types = barrier               ? Json::array()
+                     : s.dtypes.value == 0 ? Json()
+                                           : names_of(tables, s.dtypes);
+  const Json redop = !trace::is_reduction(s.op) ? Json("")
+                     : s.redop.value == 0       ? Json()
+                                                : Json(to_utf8(tables.str(s.redop)));
+  const Json root = lacks_root(s) ? Json() : Json(std::max<std::int32_t>(s.root, -1));
   // What a message carries is known to its sender and its receiver by different names.
   const bool nameless = message || (barrier && call.what.value == 0);
-  const std::string names = nameless               ? "[]"
-                            : call.what.value == 0 ? "null"
-                                                   : names_text(tables, call.what);
-  return fmt::format("[{},{},{},{},{},{}]", operation, sizes_text(s), types, redop, root, names);
+  const Json names = nameless               ? Json::array()
+                     : call.what.value == 0 ? Json()
+                                            : names_of(tables, call.what);
+  return compact_json(Json::array({operation, sizes_of(s), types, redop, root, names}));
 }
 
-std::string json_text(const std::string& text) {
-  constexpr bool kAsciiOnly = true;  // as Python's json.dumps(), which the checker compares with
-  return nlohmann::json(to_utf8(text)).dump(-1, ' ', kAsciiOnly);
+std::string compact_json(const nlohmann::json& value) {
+  constexpr bool kAsciiOnly = true;
+  return value.dump(-1, ' ', kAsciiOnly);
 }
 
 ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "trace/run.h"
 #include "verify/product/sequence_table.h"
 
@@ -98,8 +100,9 @@ std::string shared_key(const trace::Tables& tables, const trace::Call& call);
 bool lacks_sizes(const trace::Signature& signature);
 bool lacks_root(const trace::Signature& signature);
 
-// A string in JSON, in ASCII alone: characters beyond it as \uXXXX. Invalid UTF-8 becomes U+FFFD.
-std::string json_text(const std::string& text);
+// As Python's json.dumps() writes it with separators (",", ":"), which the checker of certificates
+// compares with: characters beyond ASCII as \uXXXX. Strings must be UTF-8.
+std::string compact_json(const nlohmann::json& value);
 
 // How an all-to-all is cut, else empty lists.
 ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call);

@@ -103,7 +103,7 @@ class SequenceCutter {
     return static_cast<std::int64_t>(derivation_.spec.steps.size());
   }
 
-  // The step that a mark shows the rank to be in; kBefore: the event is no mark.
+  // The step that a mark shows the rank to be in; kBefore: the event is not a mark.
   std::int64_t step_after_mark(const trace::RankTrace& trace, const trace::Event& event) const {
     if (event.kind == trace::EventKind::step)
       return std::min(trace.steps[event.index].n, last_step()) + 1;

@@ -46,7 +46,7 @@ void Advance::prepare() {
     const trace::RankTrace& trace = run_.ranks[r];
     index_[r].assign(trace.calls.size(), CollectiveInstance::kNone);
     matched_[r].assign(trace.calls.size(), false);
-    // Starts and completions are the device's. An exception is no progress either: it ends the
+    // Starts and completions are the device's. An exception is not progress either: it ends the
     // call that the rank was in.
     const std::vector<trace::Event>& events = trace.events;
     const auto last = std::find_if(events.rbegin(), events.rend(), [](const trace::Event& event) {

@@ -34,58 +34,61 @@ std::vector<std::size_t> points_to_report(const Context& strict, const WaitCause
   return out;
 }
 
+// "rank 1 waits in …; rank 2 waits in …": the calls of these wait points.
+std::string describe_points(const Context& strict, const std::vector<std::size_t>& points) {
+  std::string out;
+  for (std::size_t i = 0; i < points.size() && i < kShown; ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : "; ",
+                       describe_awaited(strict, strict.where.wait_points[points[i]]));
+  if (points.size() > kShown) out += fmt::format("; and {} more", points.size() - kShown);
+  return out;
+}
+
+// What hangs where sends and collectives wait for their other side. `strict`: the replay in which
+// they do; `lenient`: the one of the run, in which they were buffered.
 Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenient,
                                const WaitCause& wait) {
   const std::vector<std::size_t> points = points_to_report(strict, wait);
-  bool all_messages = true;
-  bool any_send = false;
-  std::string cycle;
-  Cause cause;
-  Finding finding;
-  std::vector<std::uint32_t> waiting;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const WaitPoint& point = strict.where.wait_points[points[i]];
-    const CallRef call = waiting_call(strict, point.waiting[0]);
-    all_messages = all_messages && point.group == WaitPoint::kPointToPoint;
-    any_send = any_send || strict.op(call) == trace::Op::send;
-    waiting.insert(waiting.end(), point.waiting.begin(), point.waiting.end());
-    if (i >= kShown) continue;
-    const std::string words = describe_awaited(strict, point);
-    cycle += (cycle.empty() ? "" : "; ") + words;
-    finding.evidence.push_back(strict.evidence(call, words));
-  }
-  if (points.size() > kShown) cycle += fmt::format("; and {} more", points.size() - kShown);
-  const bool sends_matter = any_send && !stuck_too(lenient, wait);
+  const auto call_at = [&](std::size_t p) {
+    return waiting_call(strict, strict.where.wait_points[p].waiting[0]);
+  };
+  const bool all_messages = std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+    return strict.where.wait_points[p].group == WaitPoint::kPointToPoint;
+  });
+  const bool any_send = std::any_of(points.begin(), points.end(), [&](std::size_t p) {
+    return strict.op(call_at(p)) == trace::Op::send;
+  });
   const RuleId id = !wait.cycle && any_send ? RuleId::p2p_unmatched
                     : all_messages          ? RuleId::p2p_cycle
                                             : RuleId::deadlock;
-  const std::vector<Evidence> evidence = std::move(finding.evidence);
+  const bool sends_matter = any_send && !stuck_too(lenient, wait);
+  Cause cause;
   cause.finding = make_finding(id);
   Finding& f = cause.finding;
-  f.evidence = evidence;
   f.certainty = Certainty::possible;
   f.message = fmt::format(
-      "where {}, {}",
-      sends_matter ? "sends are not buffered" : "collectives wait for all their members", cycle);
-  if (!wait.cycle) f.message += fmt::format(", which {}", describe_state(strict, wait.roots[0]));
+      "where {}, {}{}",
+      sends_matter ? "sends are not buffered" : "collectives wait for all their members",
+      describe_points(strict, points),
+      wait.cycle ? "" : fmt::format(", which {}", describe_state(strict, wait.roots[0])));
   f.why = sends_matter ? "MPI may buffer a standard send or let it wait for its receive. This run "
                          "buffered them; with longer messages, or another MPI, it hangs."
                        : "MPI may let a collective return before all its members came, or after. "
                          "This run did the former; another MPI, or another size, hangs.";
   if (id == RuleId::deadlock)
-    f.fix =
-        "issue the calls on all ranks in an order in which each can "
-        "complete before the next";
-  std::sort(waiting.begin(), waiting.end());
-  if (!wait.cycle) waiting.insert(waiting.end(), wait.roots.begin(), wait.roots.end());
-  std::sort(waiting.begin(), waiting.end());
-  cause.deviants = waiting;
-  f.ranks = strict.ranks(waiting);
-  const WaitPoint& first = strict.where.wait_points[points[0]];
-  locate_cause(strict, first, cause);
-  set_fingerprint(f,
-                  trace::describe(strict.run.tables,
-                                  strict.call(waiting_call(strict, first.waiting[0])).signature));
+    f.fix = "issue the calls on all ranks in an order in which each can complete before the next";
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const WaitPoint& point = strict.where.wait_points[points[i]];
+    cause.deviants.insert(cause.deviants.end(), point.waiting.begin(), point.waiting.end());
+    if (i < kShown)
+      f.evidence.push_back(strict.evidence(call_at(points[i]), describe_awaited(strict, point)));
+  }
+  if (!wait.cycle)
+    cause.deviants.insert(cause.deviants.end(), wait.roots.begin(), wait.roots.end());
+  std::sort(cause.deviants.begin(), cause.deviants.end());
+  f.ranks = strict.ranks(cause.deviants);
+  locate_cause(strict, strict.where.wait_points[points[0]], cause);
+  set_fingerprint(f, trace::describe(strict.run.tables, strict.call(call_at(points[0])).signature));
   return cause;
 }
 

@@ -187,6 +187,19 @@ bool Alignment::do_batches_tell(const Party& few, const Party& most) const {
          });
 }
 
+bool Alignment::skip_explains(std::size_t a, std::size_t b) {
+  const Token x = next_token(a);
+  const Token y = next_token(b);
+  const unsigned form = agreement_.differences(x.signature, y.signature);
+  // FSDP gathers parameters and later reduces their gradients: two calls with the same parameters.
+  // So two operations are two calls, if both were made before.
+  const bool are_two_operations =
+      (form & kDifferentOp) != 0 && was_made_before(a) && was_made_before(b);
+  const bool same_parameters = x.what == y.what && x.what.value != 0;
+  if (same_parameters && !are_two_operations) return false;
+  return x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0;
+}
+
 Edit Alignment::find_edit(std::size_t reference, std::size_t deviant) {
   const Cursor& ref = cursors_[reference];
   const Cursor& dev = cursors_[deviant];
@@ -203,6 +216,13 @@ Edit Alignment::find_edit(std::size_t reference, std::size_t deviant) {
 
 bool Alignment::ended_cleanly(std::size_t cursor) const {
   return where_.positions[rank(cursor)].state == Position::State::finished;
+}
+
+bool Alignment::knows_its_past(std::uint32_t rank) const {
+  const trace::RankTrace& trace = run_.ranks[rank];
+  return !trace.snapshot ||
+         std::any_of(trace.calls.begin(), trace.calls.end(),
+                     [](const trace::Call& c) { return c.has(trace::kCompleted); });
 }
 
 // Whether the two issued equally many calls and the last ones completed: a dump of a job that goes

@@ -88,6 +88,10 @@ class Alignment {
   Token next_token(std::size_t cursor) const {
     return sequences_[class_of(cursor)].token(cursors_[cursor].next);
   }
+  // Whether the cursor's next call is among the class's calls before it.
+  bool was_made_before(std::size_t cursor) {
+    return sequence(cursor).seen_before(cursors_[cursor].next, next_token(cursor));
+  }
   std::size_t calls_left(std::size_t cursor) const {
     return sequences_[class_of(cursor)].size() - cursors_[cursor].next;
   }
@@ -117,10 +121,16 @@ class Alignment {
   // Whether every rank of `most` lacks a modality that `few` hold, and none of `few` lacks one.
   bool do_batches_tell(const Party& few, const Party& most) const;
 
+  // Whether the two next calls may differ because one side left out a call. Not where both carry
+  // the same parameters, or differ in type, reduction or root alone: then it is one call in two
+  // forms.
+  bool skip_explains(std::size_t a, std::size_t b);
   // The edit that makes the deviant's calls agree with the reference's again.
   Edit find_edit(std::size_t reference, std::size_t deviant);
   // Whether the program at the cursor finished: then no call follows the recorded ones.
   bool ended_cleanly(std::size_t cursor) const;
+  // Whether the rank's trace holds calls that completed: false for a dump of open calls alone.
+  bool knows_its_past(std::uint32_t rank) const;
   // Where the programs of two ranks diverge (an index into RankTrace::calls of both), if that is
   // between their last call in this group and the next one.
   std::optional<std::uint32_t> diverged_between(const StreamPosition& a,

@@ -14,7 +14,8 @@ namespace lockstep::verify {
 
 namespace {
 
-// More places where programs diverge are no fault of one rank: the programs depend on the data.
+// More places where programs diverge are not the fault of one rank: the programs depend on the
+// data.
 constexpr std::size_t kMaxDivergences = 64;
 
 // Finds where the ranks of each kind diverge, then judges each of these divergences.

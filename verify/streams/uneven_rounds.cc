@@ -210,7 +210,7 @@ std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
 std::vector<UnevenRound> find_uneven_rounds(const trace::Run& run,
                                             const std::vector<GroupStreams>& groups,
                                             const ReplayResult& where, Agreement& agreement) {
-  constexpr std::size_t kMaxGroups = 64;
+  constexpr std::size_t kMaxGroups = 64;  // in a hang all wait; each group costs its calls
   std::set<std::size_t> waited_in;
   for (const WaitPoint& point : where.wait_points)
     if (point.group != WaitPoint::kPointToPoint && waited_in.size() < kMaxGroups)

@@ -1,4 +1,5 @@
-// Draws a finding's LaneTable: the small picture of what each rank called around the difference.
+// Draws a finding's LaneTable in a terminal: the small picture of what each rank called around the
+// difference.
 //
 //     group world   seq 5         seq 6           seq 7
 //     ranks 0,2,3   all_reduce    all_reduce      all_reduce
@@ -13,7 +14,6 @@
 #include <string>
 
 #include "base/terminal.h"
-#include "reports/findings/figures/matched_calls.h"
 #include "trace/run.h"
 #include "verify/report.h"
 
@@ -32,15 +32,3 @@ std::string lanes(const verify::Finding& finding, const trace::Run& run,
                   const LaneOptions& options = {});
 
 }  // namespace lockstep::reports
-
-namespace lockstep::reports::html {
-
-// The calls around a finding's difference: a lane for each kind of rank, a box for each call, lines
-// between calls of the same collective or message, and below it a table of the same calls in full.
-//
-// Markup; empty if there is nothing to draw. `matched`: of `run`. `id`: the finding's, used as a
-// prefix for the targets of links. O(calls of the concerned ranks).
-std::string lane_figure(const verify::Finding& finding, const trace::Run& run,
-                        const MatchedCalls& matched, const std::string& id);
-
-}  // namespace lockstep::reports::html

@@ -64,7 +64,7 @@ WaitPicture without_chains(const WaitPicture& picture) {
   for (std::size_t n = 0; n < count; ++n) into[n] = n;
   WaitPicture out = picture;
   for (std::size_t n = 0; n < count; ++n) {
-    // A chain begins where the next one is no link of it; a ring has no such beginning.
+    // A chain begins where the next one is not a link of it; a ring has no such beginning.
     if (!link(n) || (link(next[n]) && before[next[n]] == n)) continue;
     std::vector<std::size_t> chain;
     for (std::size_t m = n; m != count && link(m); m = before[m]) chain.push_back(m);

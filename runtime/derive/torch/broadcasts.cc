@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 
@@ -57,8 +59,8 @@ Result<Broadcasts> Broadcasts::read(const std::string& file) {
 Status Broadcasts::write(const std::string& file) const {
   std::string text(kFirstLine);
   for (const auto& [key, bytes] : kept_) {
-    text += std::to_string(key.first.size()) + " " + std::to_string(key.second) + " " +
-            std::to_string(bytes.size()) + "\n" + key.first + bytes;
+    text +=
+        fmt::format("{} {} {}\n{}{}", key.first.size(), key.second, bytes.size(), key.first, bytes);
   }
   return write_file(file, text);
 }

@@ -226,9 +226,8 @@ void Messages::receive(const Key& key, const at::Tensor& tensor) {
   if (message.scalar_type() != tensor.scalar_type())
     throw std::runtime_error("a message has another type than its receive");
   if (message.numel() != tensor.numel())
-    throw std::runtime_error("a message of " + std::to_string(message.numel()) +
-                             " elements arrives where " + std::to_string(tensor.numel()) +
-                             " are received");
+    throw std::runtime_error(c10::str("a message of ", message.numel(), " elements arrives where ",
+                                      tensor.numel(), " are received"));
   const at::NoGradGuard no_grad;
   tensor.view({-1}).copy_(message.view({-1}));
 }

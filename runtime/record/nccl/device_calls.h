@@ -1,7 +1,7 @@
 // DeviceCalls: finds out when the calls in a CUDA stream complete.
 //
-// Behind the calls goes an event of ours into their stream; once a millisecond a thread asks for
-// the oldest event of each stream, so completions are recorded late by that at most. RecordedRank
+// An event of ours follows the calls into their stream. Once a millisecond a thread asks for the
+// oldest event of each stream, so completions are recorded at most that late. RecordedRank
 // counts a call as on the device from enter() to its completion.
 //
 // Nothing shows it of a call that is captured in a CUDA graph, that is in a communicator that does

@@ -21,6 +21,7 @@
 namespace lockstep::runtime {
 namespace {
 
+// Records of a rank's ring, of 64 bytes each: 8 MiB, where LOCKSTEP_RECORD_EVENTS does not say.
 constexpr std::uint64_t kEvents = 131'072;
 // The largest number that readers accept (trace_builder.h)
 constexpr std::int64_t kMaxRanks = 1 << 20;
@@ -239,17 +240,17 @@ std::string KnownCommunicators::name_of(std::span<const nccl::UniqueId> ids) {
   return "comm 0x" + std::string(digits.data(), end);
 }
 
-void KnownCommunicators::open(Known& known, GroupMember group_rank) {
+void KnownCommunicators::open(Known& known, GroupMember member) {
   known.tried = true;
-  known.recorder = job_.open(
-      {known.name, {}, group_rank.group_rank, group_rank.size, known.parent, group_rank.device});
+  known.recorder =
+      job_.open({known.name, {}, member.group_rank, member.size, known.parent, member.device});
 }
 
-void KnownCommunicators::made(nccl::Comm comm, std::string name, GroupMember group_rank) {
+void KnownCommunicators::made(nccl::Comm comm, std::string name, GroupMember member) {
   const std::unique_lock lock(mutex_);
   Known& known = known_[comm] = {};
   known.name = std::move(name);
-  open(known, group_rank);
+  open(known, member);
 }
 
 std::string KnownCommunicators::child_name(nccl::Comm parent, const char* how,
@@ -287,11 +288,11 @@ Communicator* KnownCommunicators::find(nccl::Comm comm) {
     if (known == known_.end()) return nullptr;
     if (known->second.tried) return known->second.recorder;
   }
-  const std::optional<GroupMember> group_rank = ask_(comm);
+  const std::optional<GroupMember> member = ask_(comm);
   const std::unique_lock lock(mutex_);
   const auto known = known_.find(comm);
   if (known == known_.end()) return nullptr;
-  if (!known->second.tried && group_rank) open(known->second, *group_rank);
+  if (!known->second.tried && member) open(known->second, *member);
   return known->second.recorder;
 }
 

@@ -119,7 +119,7 @@ class KnownCommunicators {
   // The name of a communicator, from its ids: the same in all its processes.
   static std::string name_of(std::span<const nccl::UniqueId> ids);
 
-  void made(nccl::Comm comm, std::string name, GroupMember group_rank);
+  void made(nccl::Comm comm, std::string name, GroupMember member);
   // The name of the next communicator that is made from `parent` by all of its ranks, or all that
   // stay: "split" and the color, or "shrink". Empty: the parent is not known.
   std::string child_name(nccl::Comm parent, const char* how, std::optional<int> color);
@@ -138,7 +138,7 @@ class KnownCommunicators {
     bool tried = false;                   // to open the recorder
     std::map<std::string, int> children;  // how often, by `how`
   };
-  void open(Known& known, GroupMember group_rank);
+  void open(Known& known, GroupMember member);
 
   NcclJobRecord& job_;
   const Ask ask_;

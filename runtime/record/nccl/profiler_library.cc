@@ -85,32 +85,23 @@ int finalize(void* context) {
   return guarded([&] { Profiler::close(context); });
 }
 
+// What a version of the interface consists of; versions differ in init() and in their events.
+template <class Plugin, class Init>
+constexpr Plugin plugin(Init init) {
+  return {"lockstep", init, start_event, stop_event, record_event_state, finalize};
+}
+
 }  // namespace
 }  // namespace lockstep::runtime
 
 // NOLINTBEGIN(readability-identifier-naming): NCCL's names
 extern "C" __attribute__((visibility("default")))
-const lockstep::runtime::nccl_profiler::Plugin4 ncclProfiler_v4 = {
-    "lockstep",
-    lockstep::runtime::init4,
-    lockstep::runtime::start_event,
-    lockstep::runtime::stop_event,
-    lockstep::runtime::record_event_state,
-    lockstep::runtime::finalize};
+const lockstep::runtime::nccl_profiler::Plugin4 ncclProfiler_v4 =
+    lockstep::runtime::plugin<lockstep::runtime::nccl_profiler::Plugin4>(lockstep::runtime::init4);
 extern "C" __attribute__((visibility("default")))
-const lockstep::runtime::nccl_profiler::Plugin5 ncclProfiler_v5 = {
-    "lockstep",
-    lockstep::runtime::init5,
-    lockstep::runtime::start_event,
-    lockstep::runtime::stop_event,
-    lockstep::runtime::record_event_state,
-    lockstep::runtime::finalize};
+const lockstep::runtime::nccl_profiler::Plugin5 ncclProfiler_v5 =
+    lockstep::runtime::plugin<lockstep::runtime::nccl_profiler::Plugin5>(lockstep::runtime::init5);
 extern "C" __attribute__((visibility("default")))
-const lockstep::runtime::nccl_profiler::Plugin7 ncclProfiler_v7 = {
-    "lockstep",
-    lockstep::runtime::init5,
-    lockstep::runtime::start_event,
-    lockstep::runtime::stop_event,
-    lockstep::runtime::record_event_state,
-    lockstep::runtime::finalize};
+const lockstep::runtime::nccl_profiler::Plugin7 ncclProfiler_v7 =
+    lockstep::runtime::plugin<lockstep::runtime::nccl_profiler::Plugin7>(lockstep::runtime::init5);
 // NOLINTEND(readability-identifier-naming)

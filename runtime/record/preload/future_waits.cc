@@ -35,6 +35,7 @@ void FutureWaits::forget(const c10::ivalue::Future* future, const c10::ivalue::F
     futures_.erase(found);
     count_.store(futures_.size(), std::memory_order_release);
   }
+  // A program that finds it complete does not wait on it: it counts as waited for now.
   if (followed->waited_for || done.hasError()) return;
   followed->wait.recorder->wait(followed->wait.call);
   followed->wait.recorder->waited(followed->wait.call);
@@ -45,6 +46,7 @@ std::optional<FutureWaits::Wait> FutureWaits::begin_wait(const void* condition) 
   const std::lock_guard lock(mutex_);
   const auto after = futures_.upper_bound(static_cast<const c10::ivalue::Future*>(condition));
   if (after == futures_.begin()) return std::nullopt;
+  // The condition variable is a member of its future: the address lies within that object.
   auto& [future, followed] = *std::prev(after);
   const auto begin = reinterpret_cast<std::uintptr_t>(future);
   const auto at = reinterpret_cast<std::uintptr_t>(condition);

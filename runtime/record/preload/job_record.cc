@@ -33,6 +33,7 @@
 namespace lockstep::runtime {
 namespace {
 
+// Records of a rank's ring, of 64 bytes each: 8 MiB, where LOCKSTEP_RECORD_EVENTS does not say.
 constexpr std::uint64_t kEvents = 131'072;
 
 // The version of the LibTorch that this process loaded; empty: it does not say.
@@ -154,7 +155,7 @@ void JobRecord::at_exit(int status, void* job) {
   self.ended_ = true;
   self.ring_->resume();  // whatever it was taken for
   ::unlink(self.stack_file_.c_str());
-  // sys.exit(3) is no exception to Python's hook.
+  // sys.exit(3) is not an exception to Python's hook.
   if (status != 0 && !self.recorder_->has_raised())
     self.recorder_->raised("SystemExit: " + std::to_string(status));
   self.ring_->finish(status == 0 ? trace::End::clean : trace::End::exception);

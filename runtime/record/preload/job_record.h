@@ -59,7 +59,7 @@ class JobRecord {
   void uses(c10::Device device) { gpu_->uses(device); }
 
   // What the Python program says of the call that it makes on this thread: its line, and
-  // trace::ring::kJoinTag where it is one of Join's. Nothing where it is no Python.
+  // trace::ring::kJoinTag where it is one of Join's. Nothing where it is not Python.
   CallOrigin origin();
 
   // Whether there is a file: once group() was not null.

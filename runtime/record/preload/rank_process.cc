@@ -55,7 +55,7 @@ std::optional<LaunchedRank> started_as_rank() {
   if (!own || !*own) return std::nullopt;
   const Launcher* const launcher = find_launcher(::getenv);
   const fs::path program = program_of(::getpid());
-  constexpr int kMaxAbove = 32;
+  constexpr int kMaxAbove = 32;  // a rank is a few processes below its launcher
   pid_t pid = ::getppid();
   for (int i = 0; i < kMaxAbove && pid > 1; ++i, pid = parent_of(pid)) {
     const std::map<std::string, std::string> variables = variables_of(pid);

@@ -488,7 +488,7 @@ class Watch:
         torch.ops.lockstep.record_value(step, prefix + self._prefix + shown, plain, kind, shared, sketch)
 
     def _record_number(self, step: int, name: str, value: Any, shared: bool) -> None:
-        """One that is no tensor of the model, or a few."""
+        """One that is not a tensor of the model, or a few."""
         numbers = torch.as_tensor(value, dtype=torch.float64).detach()
         torch.ops.lockstep.record_value(step, self._prefix + name, numbers, "optim", shared, False)
 

@@ -29,13 +29,14 @@
 namespace lockstep::runtime {
 namespace {
 
+// Ranks that wait for each other without a call. The others are at most a few calls behind.
 constexpr std::chrono::seconds kTimeoutWithOthers{10};
 // A queue that is not empty after this time is not just a little late: record a wait.
 constexpr std::chrono::milliseconds kShort{20};
 // How long completions may take to be recorded after the device has reached them.
 constexpr std::chrono::milliseconds kSeen{100};
-constexpr std::uint64_t kRecordsPerCall = 5;  // issue, start, complete, wait, waited
-constexpr std::uint64_t kRecordsOfOne = 1024;
+constexpr std::uint64_t kRecordsPerCall = 5;   // issue, start, complete, wait, waited
+constexpr std::uint64_t kRecordsOfOne = 1024;  // at least, however little it calls
 
 at::ScalarType scalar_type(const std::string& name) {
   static const std::map<std::string, at::ScalarType> kTypes = {{"float32", at::kFloat},

@@ -41,7 +41,7 @@ limits: {{hang_after_s: 120, total_s: {limit}}}
 """
 
 
-def behind_the_start(values: "list[float]") -> "list[float]":
+def after_first_third(values: "list[float]") -> "list[float]":
     return values[len(values) // 3:]
 
 
@@ -67,7 +67,7 @@ class Measurement:
         result = json.loads((folder / "rank_0.result.json").read_text())
         steps = [json.loads(line) for line in (folder / "rank_0.metrics.jsonl").read_text().splitlines()]
         require(all(map(math.isfinite, result["losses"])), "the loss is not finite")
-        steps = behind_the_start(steps)
+        steps = after_first_third(steps)
         return {"step_ms": statistics.median(step["ms"] for step in steps),
                 "data_ms": statistics.median(step["data_ms"] for step in steps),
                 "recording_us": result["recording_ns"] / 1e3 / result["steps"],
@@ -82,7 +82,7 @@ class Measurement:
         require(status == 0, f"Python's torch ended with {status}: {last_lines(log)}")
         result = json.loads(out.read_text())
         require(all(map(math.isfinite, result["losses"])), "its loss is not finite")
-        return {"step_ms": statistics.median(behind_the_start(result["step_ms"])), "peak_bytes": result["peak_bytes"]}
+        return {"step_ms": statistics.median(after_first_third(result["step_ms"])), "peak_bytes": result["peak_bytes"]}
 
     def measure(self) -> None:
         ours, watched, theirs = [], [], []

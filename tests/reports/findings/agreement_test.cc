@@ -38,7 +38,7 @@ struct Xml : Page {
 
 Xml read_xml(const std::string& document) {
   Xml out;
-  // The declaration is no element.
+  // The declaration is not an element.
   static_cast<Page&>(out) = read_page(document.substr(document.find("?>") + 2));
   constexpr std::string_view kName = "<testcase name=\"";
   for (std::size_t at = document.find(kName); at != kNpos; at = document.find(kName, at + 1)) {

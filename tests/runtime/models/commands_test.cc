@@ -39,7 +39,7 @@ TEST(ModelCommands, DescribeListsAModel) {
   const Outcome outcome = run("describe resnet-tiny");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("layer4.0.downsample.0.weight  F32   [128, 64, 1, 1]"));
-  EXPECT_THAT(outcome.output, HasSubstr("36 tensors, 307,536 values, 1.2 MiB"));
+  EXPECT_THAT(outcome.output, HasSubstr("36 tensors, 307,536 values, 1.17 MiB"));
 }
 
 TEST(ModelCommands, DescribeListsTheModelOfAConfig) {

@@ -33,8 +33,8 @@ TEST(BertConfig, SaysWhatItCannotBe) {
     const auto options = parse_bert_config(json);
     return options ? std::string("accepted") : options.error().message;
   };
-  EXPECT_THAT(problem("[]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(problem("{"), HasSubstr("no JSON object"));
+  EXPECT_THAT(problem("[]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(problem("{"), HasSubstr("not a JSON object"));
   EXPECT_THAT(problem(R"({"model_type": "gpt2"})"), HasSubstr("only \"bert\""));
   EXPECT_THAT(problem(R"({"hidden_act": "relu"})"), HasSubstr("'hidden_act' is \"relu\""));
   EXPECT_THAT(problem(R"({"is_decoder": true})"), HasSubstr("is_decoder"));
@@ -107,7 +107,7 @@ TEST(TensorTable, AddsUp) {
             "name      type  shape   values\n"
             "a.weight  F32   [2, 3]       6\n"
             "b         I64   []           1\n"
-            "2 tensors, 7 values, 0.0 MiB\n");
+            "2 tensors, 7 values, 32 B\n");
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST_F(TwoMachines, TrainTogetherOverTheLinkBetweenThem) {
   EXPECT_EQ(verify::verify(run).verdict, verify::Verdict::clean);
 }
 
-// A shared folder is no sign of a shared machine. Nobody names the interface: it is that of the
+// A shared folder is not a sign of a shared machine. Nobody names the interface: it is that of the
 // machine's name.
 TEST_F(TwoMachines, ThatMeetInAFileDoNotTakeItForOneMachine) {
   write_job({.strategy = "ddp", .steps = 3});

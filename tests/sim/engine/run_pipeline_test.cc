@@ -242,7 +242,7 @@ TEST(RunPipeline, AgreesWithTheOracleForAnyCosts) {
             last = std::max(last, ends[stage].back());
             std::vector<std::int64_t> of_tasks;
             for (const StepInterval& task : ran.tasks[stage]) of_tasks.push_back(task.end.value);
-            // Tasks that take no time are no intervals.
+            // Tasks that take no time are not intervals.
             std::vector<std::int64_t> expected;
             for (std::size_t t = 0; t < ends[stage].size(); ++t) {
               const PipelineTask& task = made->tasks[stage][t];

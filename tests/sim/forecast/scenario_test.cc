@@ -17,6 +17,7 @@
 #include "cli/cmd_simulate.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/simulated_job.h"
+#include "sim/engine/to_run.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/sim/small_forecast.h"
 

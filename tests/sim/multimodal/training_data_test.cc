@@ -185,7 +185,7 @@ TEST(Manifests, NameTheLineThatIsWrong) {
   ASSERT_EQ(read->size(), 2U);
   EXPECT_EQ((*read)[0].items[kImage], std::vector<std::int32_t>{16});
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"text\": 3}\n[1]\n", "no JSON object"},
+           {"{\"text\": 3}\n[1]\n", "not a JSON object"},
            {"{}\n{\"text\": -1}", "not a number of tokens"},
            {"{}\n{\"image\": 5}", "not a list"},
            {"{}\n{\"image\": [1e99]}", "not a list"}}) {

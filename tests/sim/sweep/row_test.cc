@@ -67,7 +67,7 @@ TEST(Row, WhatIsMissingOrOfAnotherTypeIsNamed) {
     const auto row = parse_row(line);
     return row ? "read" : row.error().message;
   };
-  EXPECT_THAT(why("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(why("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(why("{}"), HasSubstr("verdict"));
   EXPECT_THAT(why(R"({"machine":"m","values":{},"verdict":"good"})"), HasSubstr("good"));
   EXPECT_THAT(why(R"({"machine":1,"values":{},"verdict":"hangs","reason":"r"})"),

@@ -198,8 +198,8 @@ TEST(Blocking, AllWhoCameAndNothingCompletes) {
               HasSubstr("device-stall error observed culprits=0"));
 }
 
-// A link that is gone: who waits for a rank that waits for the network is no cycle, and no rank's
-// program is at fault.
+// A link that is gone: who waits for a rank that waits for the network is not a cycle, and no
+// rank's program is at fault.
 TEST(Blocking, AMessageThatBothSidesIssuedAndThatNeverCompletes) {
   EXPECT_EQ(judge({"send peer=1 n=4; recv peer=1 n=8 open; hung", "recv peer=0 n=4 open; hung"}),
             "device-stall error observed group=world seq=0\nverdict findings");
@@ -604,7 +604,7 @@ TEST(Blocking, TheStepsInWhichOthersEndTellWhoEndedEarly) {
       HasSubstr("unequal-iterations error proven culprits=2"));
 }
 
-// Nobody ever called in the group before; those who wait for rank 2 are no witnesses against it.
+// Nobody ever called in the group before; those who wait for rank 2 are not witnesses against it.
 TEST(Blocking, TheFirstCallOfAGroupMayBeOneTooMany) {
   const std::string pair = "group pair 2,3; ";
   const std::string round = "all_reduce g=pair n=4; all_reduce g=pair n=4; ";

@@ -287,7 +287,7 @@ TEST(Habit, RanksThatListNoGroupThatTheyDidNotCallInArePartners) {
   EXPECT_THAT(judge({rank(0), rank(1), rank(2), rank(3)}), HasSubstr("culprits=0,1"));
 }
 
-// The second half of the first round, which is new in its turn, is no checkpoint between two
+// The second half of the first round, which is new in its turn, is not a checkpoint between two
 // rounds: that its calls came there once does not say that they come there again.
 TEST(Habit, TheRestOfAFirstRoundIsNotPredictedAfterItself) {
   const std::string first = "all_reduce n=1 what=d0; all_reduce n=2 what=d1; ";

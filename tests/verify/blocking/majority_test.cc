@@ -243,8 +243,8 @@ TEST(Majority, MayBeInOtherStagesOfAPipeline) {
   EXPECT_THAT(judgement_of(ranks), HasSubstr("missing-collective error proven culprits=0-2"));
 }
 
-// What ends the first round is new, and is no checkpoint between two rounds: the exchanges before
-// it do not predict those of a rank that left out what begins the second round.
+// What ends the first round is new, and is not a checkpoint between two rounds: the exchanges
+// before it do not predict those of a rank that left out what begins the second round.
 TEST(Majority, DoesNotMakeTheFirstCallOfTheSecondRoundTooOften) {
   const std::string exchange = repeated("all_to_all_single g=sp n=4; ", 3);
   const auto gather = [](int layer) { return fmt::format("all_gather n={0} what=l{0}; ", layer); };

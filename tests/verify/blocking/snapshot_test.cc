@@ -1,4 +1,4 @@
-// Looks at running processes: stalls are found, skew is no error.
+// Looks at running processes: stalls are found, skew is not an error.
 #include <filesystem>
 #include <fstream>
 #include <numeric>

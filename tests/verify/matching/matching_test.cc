@@ -307,7 +307,7 @@ TEST(Matching, CallsThatPairedWithOthersAreToldByTheirLines) {
       HasSubstr("extra-collective error proven culprits=0 group=world seq=6\nverdict findings");
   EXPECT_THAT(judge({validates, goes_on}), found);
   EXPECT_THAT(judge({validates, goes_on, goes_on}), found);
-  // Other lines alone are no fault: a root may call from another branch.
+  // Other lines alone are not a fault: a root may call from another branch.
   EXPECT_EQ(judge({"broadcast n=4 root=0 at=t.py:3; barrier at=t.py:7; clean",
                    "broadcast n=4 root=0 at=t.py:5; barrier at=t.py:7; clean"}),
             "verdict clean");
@@ -357,7 +357,7 @@ TEST(Matching, GathersFromTwoLinesAreNotOneInTwoSizes) {
 }
 
 // DDP arranges its buckets once, after the first step, so two reductions follow each other first
-// after the second one. That is no reason to think that rank 1 should have come to a barrier.
+// after the second one. That is not a reason to think that rank 1 should have come to a barrier.
 TEST(Matching, WhatComesOnceIsNoHabit) {
   const std::string steps =
       "all_reduce n=8 at=t.py:3; broadcast n=2 root=0 at=t.py:3; all_reduce n=8 at=t.py:3; ";

@@ -70,7 +70,7 @@ TEST(Exchanges, WhoeverAgreesWithFewerIsOdd) {
   EXPECT_THAT(job.judge("hung"), HasSubstr("culprits=0"));
 }
 
-// As many micro-batches as the data need are no fault.
+// As many micro-batches as the data need are not a fault.
 TEST(Exchanges, RoundsMayDiffer) {
   EXPECT_EQ(Stages({2, 3, 1, 4}).judge("clean"), "verdict clean");
 }

@@ -1,6 +1,6 @@
 // Loops that run as long as their data ask for: texts are generated token by token until they end,
 // layers are dropped at random, parameters are averaged every few steps. How often a loop ran the
-// last time is no rule then.
+// last time is not a rule then.
 #include <array>
 
 #include <fmt/format.h>

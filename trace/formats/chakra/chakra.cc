@@ -50,8 +50,7 @@ constexpr std::array<std::string_view, 5> kUnknownInChakra = {
     "id",
     "reduce operations, roots, splits and output sizes: not recorded in Chakra traces",
     "members of groups: taken from the ranks that use them; of a collective over some dimensions "
-    "of "
-    "the network (involved_dim) they are not known, and it is not compared",
+    "of the network (involved_dim) they are not known, and it is not compared",
     "completion of calls, and when they began: not recorded in Chakra traces",
 };
 
@@ -93,7 +92,7 @@ struct Comm {
   std::int64_t stream = kNone;
 };
 
-// Work that is no communication.
+// Work that is not communication.
 struct ChakraWork {
   StringId name;
   std::int64_t stream = kNone;

@@ -64,36 +64,18 @@ ChakraType type_in_json(std::string_view name) {
 
 // A member of the feeder's form, or an attribute of the jsonizer's.
 void set(ChakraNode& node, std::string_view key, const dom::element& value) {
-  std::string_view text;
-  if (key == "comm_type") {
-    node.comm_type = json_integer(value);
-  } else if (key == "comm_size") {
-    node.comm_size = json_integer(value);
-  } else if (key == "comm_src") {
-    node.src = json_integer(value);
-  } else if (key == "comm_dst") {
-    node.dst = json_integer(value);
-  } else if (key == "comm_tag") {
-    node.tag = json_integer(value);
-  } else if (key == "stream") {
-    node.stream = json_integer(value);
+  if (std::optional<std::int64_t>* const number = number_of(node, key)) {
+    *number = json_integer(value);
+  } else if (std::string* const text = text_of(node, key)) {
+    std::string_view given;
+    if (value.get(given) == simdjson::SUCCESS) *text = given.substr(0, kLongestAttribute);
   } else if (key == "runtime" || key == "duration_micros") {
     node.nanos = nanos_of_micros(json_integer(value).value_or(0));
   } else if (key == kChakraNanos) {
     node.nanos = std::max<std::int64_t>(0, json_integer(value).value_or(0));
-  } else if (key == kChakraRoot) {
-    node.root = json_integer(value);
-  } else if (key == kChakraOutSize) {
-    node.out_size = json_integer(value);
-  } else if (key == kChakraOp && value.get(text) == simdjson::SUCCESS) {
-    node.op = text.substr(0, kLongestAttribute);
-  } else if (key == kChakraRedop && value.get(text) == simdjson::SUCCESS) {
-    node.redop = text.substr(0, kLongestAttribute);
   } else if (key == "is_cpu_op") {
     bool flag = false;
     if (value.get(flag) == simdjson::SUCCESS) node.on_host = flag;
-  } else if (key == "pg_name" && value.get(text) == simdjson::SUCCESS) {
-    node.group = text.substr(0, kLongestAttribute);
   }
 }
 

@@ -24,7 +24,7 @@ class Fields {
       : bytes_(bytes),
         in_(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size())) {}
 
-  // The next field's number; 0 at the end, or where the bytes are no message (failed()).
+  // The next field's number; 0 at the end, or where the bytes are not a message (failed()).
   int next() {
     tag_ = in_.ReadTag();
     if (tag_ == 0) {
@@ -136,35 +136,19 @@ bool take_attribute(std::string_view message, ChakraNode& node) {
   Attribute attribute;
   if (!parse_attribute(message, attribute)) return false;
   constexpr std::size_t kLongestName = 1024;
-  if (attribute.name == "comm_type") {
-    node.comm_type = attribute.number;
-  } else if (attribute.name == "comm_size") {
-    node.comm_size = attribute.number;
-  } else if (attribute.name == "comm_src") {
-    node.src = attribute.number;
-  } else if (attribute.name == "comm_dst") {
-    node.dst = attribute.number;
-  } else if (attribute.name == "comm_tag") {
-    node.tag = attribute.number;
-  } else if (attribute.name == "pg_name") {
-    node.group = attribute.text.substr(0, kLongestName);
-    if (attribute.text.empty() && attribute.number) node.group = std::to_string(*attribute.number);
+  if (std::optional<std::int64_t>* const number = number_of(node, attribute.name)) {
+    *number = attribute.number;
+  } else if (std::string* const text = text_of(node, attribute.name)) {
+    *text = attribute.text.substr(0, kLongestName);
+    // Some writers number their groups.
+    if (text == &node.group && attribute.text.empty() && attribute.number)
+      *text = std::to_string(*attribute.number);
   } else if (attribute.name == "involved_dim") {
     node.involved = attribute.flags;
   } else if (attribute.name == "is_cpu_op" && attribute.number) {
     node.on_host = *attribute.number != 0;
-  } else if (attribute.name == "stream") {
-    node.stream = attribute.number;
   } else if (attribute.name == kChakraNanos && attribute.number) {
     node.nanos = std::max<std::int64_t>(0, *attribute.number);
-  } else if (attribute.name == kChakraOp) {
-    node.op = attribute.text.substr(0, kLongestName);
-  } else if (attribute.name == kChakraRedop) {
-    node.redop = attribute.text.substr(0, kLongestName);
-  } else if (attribute.name == kChakraRoot) {
-    node.root = attribute.number;
-  } else if (attribute.name == kChakraOutSize) {
-    node.out_size = attribute.number;
   }
   return true;
 }

@@ -42,6 +42,11 @@ struct ChakraNode {
   std::optional<std::int64_t> root, out_size;
 };
 
+// The member of the node for an attribute that is a number ("comm_size"), or a text ("redop"). Null
+// for other attributes.
+std::optional<std::int64_t>* number_of(ChakraNode& node, std::string_view attribute);
+std::string* text_of(ChakraNode& node, std::string_view attribute);
+
 // Converts a time that a file holds; one below zero, or that does not fit, counts as 0.
 constexpr std::int64_t nanos_of_micros(std::int64_t micros) {
   return micros > 0 && micros < INT64_MAX / 1000 ? micros * 1000 : 0;

@@ -154,6 +154,8 @@ bool looks_like_digest(std::string_view first_bytes) {
          first_bytes.substr(0, kAnyVersion.size()) == kAnyVersion.substr(0, first_bytes.size());
 }
 
+// One that says that it expands to more is damaged or hostile. Ranks of a class are stored once, so
+// that an honest digest may be thousands of times smaller than its traces.
 std::size_t most_expanded(std::size_t bytes) {
   constexpr std::size_t kMin = std::size_t{256} << 20U;
   constexpr std::size_t kMax = std::size_t{64} << 30U;

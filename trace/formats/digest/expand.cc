@@ -99,7 +99,7 @@ class Expander {
     return true;
   }
 
-  // Nothing: it is no rank of the group.
+  // Nothing: it is not a rank of the group.
   std::optional<Rank> rank_of(const DigestForm::Relative& what, std::uint32_t slot,
                               bool as_distance) {
     using Kind = DigestForm::Relative::Kind;

@@ -369,6 +369,8 @@ std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
   const auto size = static_cast<std::uint32_t>(trace.events.size());
   const bool messages = std::any_of(trace.calls.begin(), trace.calls.end(),
                                     [&](const Call& call) { return tables.is_message(call); });
+  // Lost messages are sought by the times of all events; a hang by the last ones; a trace that
+  // ended cleanly needs only one time, which says that times were recorded.
   const bool all = messages && (trace.snapshot || trace.dropped > 0);
   const bool ended = trace.end == End::clean && !trace.snapshot && trace.progress.empty();
   if (all || ended) {

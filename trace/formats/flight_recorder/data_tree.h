@@ -87,12 +87,12 @@ class DataTree {
     }
   }
 
-  // The list's items; empty where the value is no list. Valid until the next append.
+  // The list's items; empty where the value is not a list. Valid until the next append.
   std::span<const Value> items(const Value& list) const { return contents(list, Kind::list); }
-  // Key, value, key, value, …; empty where the value is no dict. If a key is repeated, the last
+  // Key, value, key, value, …; empty where the value is not a dict. If a key is repeated, the last
   // counts.
   std::span<const Value> pairs(const Value& dict) const { return contents(dict, Kind::dict); }
-  std::string_view text(const Value& string) const {  // "" where the value is no string
+  std::string_view text(const Value& string) const {  // "" where the value is not a string
     return string.is(Kind::string) ? strings_[string.number()] : std::string_view{};
   }
   // The value of a key; null where there is none. O(pairs).

@@ -28,7 +28,7 @@ struct Pickle {
 // become lists; integers beyond 63 bits and bytes objects become nothing. O(bytes) time; at most 96
 // bytes of memory per byte, plus a constant. No recursion, so nesting may be arbitrarily deep.
 // Errors: not a pickle, or one that would construct or call something (with the byte offset). A
-// pickle that is cut off or damaged is no error: see Pickle::damage.
+// pickle that is cut off or damaged is not an error: see Pickle::damage.
 Result<Pickle> read_pickle(std::string_view bytes, const std::string& file);
 
 }  // namespace lockstep::trace

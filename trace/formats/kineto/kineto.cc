@@ -18,8 +18,7 @@
 // "Rank" is the root's group rank for rooted operations; "Src Rank" and "Dst Rank" are global. An
 // abbreviated list of ranks (more than 30) is not used as a list of members.
 //
-// A profile is a window of the run. `link` cuts the windows of all ranks to their common steps.
-// Where sequence numbers are recorded, these align the windows, too.
+// A profile is a window of the run: see link_profiles.cc.
 //
 // Cost: the file is walked once without parsing; only events of interest are parsed, one at a time.
 // Memory: at most kKinetoMemoryFactor times the file's size, typically a hundredth of it.
@@ -31,7 +30,6 @@
 #include <optional>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -57,7 +55,7 @@ constexpr std::array<std::string_view, 5> kUnknownInKineto = {
     "torch.profiler",
 };
 
-// record_param_comms events that are no communication.
+// record_param_comms events that are not communication.
 bool is_no_call(std::string_view op) {
   return op == "wait" || op == "init" || op == "destroy" || op == "abort" ||
          op == "startCoalescing" || op == "endCoalescing";
@@ -168,8 +166,7 @@ class Assembler {
     if (trace_.inconclusive.empty())
       trace_.inconclusive =
           "profiles from before PyTorch 2.3 hold the names of NCCL's kernels alone: neither groups "
-          "nor "
-          "sizes, so that the ranks' calls cannot be compared";
+          "nor sizes, so that the ranks' calls cannot be compared";
   }
 
   // Declares the groups. The default group becomes "world"; PyTorch names it "0", or not at all.
@@ -425,108 +422,11 @@ Result<std::vector<RankTrace>> read_kineto(const TraceFile& file, Tables& tables
   return assemble_kineto(std::move(*events), file, tables);
 }
 
-// The training steps that a profile covers, both inclusive.
-struct Window {
-  std::int64_t first = 0, last = INT64_MAX;
-};
-
-std::optional<Window> window_of(const RankTrace& trace) {
-  if (trace.steps.empty()) return std::nullopt;
-  Window window{INT64_MAX, 0};
-  for (const StepMark& step : trace.steps) {
-    window.first = std::min(window.first, step.n);
-    window.last = std::max(window.last, step.n);
-  }
-  return window;
-}
-
-// Drops the calls outside the window's steps. Calls without recorded numbers are renumbered from 0.
-void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
-  constexpr std::uint32_t kGone = UINT32_MAX;
-  std::vector<std::uint32_t> position(trace.calls.size(), kGone);  // new index, by old index
-  std::map<std::pair<GroupId, bool>, std::uint32_t> count;
-  std::map<GroupId, std::uint64_t> first_seq;
-  std::vector<Call> kept;
-  for (std::size_t c = 0; c < trace.calls.size(); ++c) {
-    Call call = trace.calls[c];
-    if (call.step < window.first || call.step > window.last) continue;
-    const bool message = tables.is_message(call);
-    if (!message && trace.first_seq.contains(call.group)) {
-      first_seq.emplace(call.group, call.seq);
-    } else {
-      call.seq = count[{call.group, message}]++;
-    }
-    position[c] = static_cast<std::uint32_t>(kept.size());
-    kept.push_back(call);
-  }
-  std::vector<Event> events;
-  // A span belongs to the step whose end comes next. What waits for something that is cut off, does
-  // not wait any more.
-  std::int64_t done = window_of(trace)->first - 1;  // the last step that has ended
-  std::unordered_set<std::int64_t> waited_for;
-  for (const Call& call : kept) waited_for.insert(call.id);
-  for (Event event : trace.events) {
-    if (event.kind == EventKind::step) {
-      done = trace.steps[event.index].n;
-    } else if (event.kind == EventKind::span) {
-      const SpanMark& span = trace.spans[event.index];
-      if (done < window.first - 1 || done >= window.last) continue;
-      if (span.after != kNone && !waited_for.contains(span.after)) continue;
-      waited_for.insert(span.id);
-    } else {
-      event.index = position[event.index];
-      if (event.index == kGone) continue;
-    }
-    events.push_back(event);
-  }
-  trace.calls = std::move(kept);
-  trace.events = std::move(events);
-  trace.first_seq = std::move(first_seq);
-}
-
-// Whether recorded numbers align every group of the trace.
-bool fully_numbered(const RankTrace& trace, const Tables& tables) {
-  return std::all_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
-    return tables.is_message(call) || trace.dropped == 0 || trace.first_seq.contains(call.group);
-  });
-}
-
-void cut_to_common_steps(std::span<RankTrace> traces, const Tables& tables) {
-  Window common;
-  for (const RankTrace& trace : traces) {
-    const std::optional<Window> window = window_of(trace);
-    if (!window) return;  // windows of time: nothing to cut by
-    common.first = std::max(common.first, window->first);
-    common.last = std::min(common.last, window->last);
-  }
-  const bool numbered = std::all_of(traces.begin(), traces.end(), [&](const RankTrace& trace) {
-    return fully_numbered(trace, tables);
-  });
-  for (RankTrace& trace : traces) {
-    const std::optional<Window> window = window_of(trace);
-    const bool exact = window->first == common.first && window->last == common.last;
-    if (!exact) cut_to(trace, common, tables);
-    // All windows now begin with the same step, which aligns them where numbers do not.
-    if (!numbered) trace.dropped = 0;
-    if (common.first > common.last) {
-      trace.add_damage("the profiles of all ranks have no training step in common");
-    }
-  }
-}
-
 }  // namespace
 
 Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
                                                Tables& tables) {
   return Assembler(std::move(events), file, tables).assemble();
-}
-
-void link_kineto(std::span<RankTrace> traces, Tables& tables) {
-  std::int32_t world = 0;
-  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
-  for (RankTrace& trace : traces) trace.world_size = world;
-  cut_to_common_steps(traces, tables);
-  add_late_starts(traces, tables);
 }
 
 Format kineto_format() {

@@ -154,7 +154,7 @@ KinetoWorkWriter::Over* KinetoWorkWriter::followed(const Stream& own, Nanos begi
 StringId KinetoWorkWriter::before_call(Nanos begin, std::int64_t stream_number) {
   if (!any_ || stream_number == kNone) return {};
   Stream& own = stream(stream_number);
-  // Its own waits for the current stream are no waits of what comes after it.
+  // Its own waits for the current stream are not waits of what comes after it.
   marked_ = false;
   Nanos ready = std::max(now_, own.end());
   const auto follow = [&](Over& over) {

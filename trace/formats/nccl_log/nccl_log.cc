@@ -53,11 +53,9 @@ namespace {
 constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
     "completion of calls, and times: not recorded in NCCL's log",
     "which of a group's operations a program meant (barrier, list or tensor form): NCCL's log "
-    "shows "
-    "what NCCL was asked for",
+    "shows what NCCL was asked for",
     "reduce operations that the program made itself, and tags of point-to-point calls: not "
-    "recorded "
-    "in NCCL's log",
+    "recorded in NCCL's log",
     "splits of all-to-all: NCCL's log shows them as point-to-point calls",
     "global ranks: taken from the largest communicator where no prefix or file name says",
 };

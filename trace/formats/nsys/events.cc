@@ -18,7 +18,8 @@ constexpr std::int64_t kLatestTime = INT64_MAX / 8;  // nanoseconds; sums stay i
 
 std::int64_t process_in(std::int64_t global) { return (global >> 24U) & 0xFFFFFF; }
 
-// 16 of "iteration 16", "iter_16", "Step#16" or "ProfilerStep#16"; nothing: the range is no step.
+// 16 of "iteration 16", "iter_16", "Step#16" or "ProfilerStep#16"; nothing: the range is not a
+// step.
 std::optional<std::int64_t> step_in_text(std::string_view text) {
   const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
   std::string word;

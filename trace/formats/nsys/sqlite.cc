@@ -154,7 +154,7 @@ class SqliteReport {
                    {file_.name},
                    "export the report again: nsys export --type sqlite"};
     if (!of_nsys)
-      return Error{"this SQLite database is no report of Nsight Systems",
+      return Error{"this SQLite database is not a report of Nsight Systems",
                    {file_.name},
                    "export one: nsys export --type sqlite"};
     return Status::ok();

@@ -1,7 +1,5 @@
-// RingLayout: where the parts of a ring file lie, after every size and offset in its header has
-// been checked against the file. Internal to the readers of ring files.
-//
-// The header's numbers are copied once: a file that changes while it is read cannot move them.
+// What a ring file contains: where its parts lie (RingLayout), its records (RingRecord), and its
+// table of interned values (RingTableReader). Internal to the readers of ring files.
 #pragma once
 
 #include <array>
@@ -19,6 +17,8 @@
 
 namespace lockstep::trace {
 
+// Where the parts lie, after every size and offset in the header has been checked against the file.
+// The header's numbers are copied once: a file that changes while it is read cannot move them.
 struct RingLayout {
   // `bytes`: the whole file, 8-byte aligned. Errors: as read_ring_file.
   static Result<RingLayout> of(std::string_view bytes, const std::string& file);
@@ -52,7 +52,7 @@ struct RingRecord {
 enum class RecordState : std::uint8_t {
   whole,
   unwritten,  // reserved, but not completely written
-  torn,       // overwritten with what is no record
+  torn,       // overwritten with what is not a record
   overtaken,  // a newer record stands in its place
 };
 
@@ -67,11 +67,9 @@ Fields RingRecord::as() const {
   return fields;
 }
 
-// RingTableReader: the interned values of a ring file, interned in a run's Tables. Internal to
-// the ring reader.
-//
-// Table ids are offsets, so a plain vector leads from each to the run's id: no hashing per record.
-
+// The interned values of a ring file, interned in a run's Tables. An id of the file is its entry's
+// offset in units of 8 bytes, plus 1. So a plain vector leads from each to the run's id: no hashing
+// per record.
 class RingTableReader {
  public:
   // Reads the entries of `used` bytes. What is damaged is counted in `trace`, and what cannot be

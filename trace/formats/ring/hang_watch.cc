@@ -30,8 +30,8 @@ HangWatch::Verdict HangWatch::look(std::uint64_t written, std::int64_t on_device
 }
 
 double hang_timeout(const char* text) {
-  constexpr double kSeconds = 60;
-  constexpr double kMax = 1e9;  // which in ns still is a number
+  constexpr double kSeconds = 60;  // where nothing is set
+  constexpr double kMax = 1e9;     // which in ns still is a number
   double seconds = kSeconds;
   if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), seconds);
   return seconds > 0 ? std::min(seconds, kMax) : 0;  // not a number: never
@@ -39,6 +39,7 @@ double hang_timeout(const char* text) {
 
 void look_at_times(double timeout, std::function<void(std::int64_t now)> look) {
   constexpr double kLooks = 8;  // in the time that a hang takes to be one
+  // Not so often that it costs, and at least once a second.
   constexpr double kShortest = 0.01;
   constexpr double kLongest = 1;
   const std::chrono::duration<double> pause(std::clamp(timeout / kLooks, kShortest, kLongest));

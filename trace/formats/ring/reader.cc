@@ -22,7 +22,7 @@ namespace {
 constexpr int kAttempts = 3;
 
 // This many records at the end may be reserved but not written: one for each thread that is
-// recording, or was when the process died. They are no damage: what they would say has not
+// recording, or was when the process died. They are not damage: what they would say has not
 // happened.
 constexpr std::uint64_t kInFlight = 64;
 

@@ -143,7 +143,7 @@ class RingWriter {
 
 // The process of this machine that writes the ring file: the one that its header names, where the
 // kernel says that it has the file mapped. So a number that another process has got since is not
-// taken for it. Nothing: nobody does, it is no ring file, or the system does not say.
+// taken for it. Nothing: nobody does, it is not a ring file, or the system does not say.
 std::optional<std::int64_t> ring_file_writer(const std::string& path);
 
 // RingTableWriter: appends interned values to the table of a ring file. Internal to the ring

@@ -118,7 +118,7 @@ class KeyIndex {
   }
 
  private:
-  static constexpr std::size_t kSlots = 256;
+  static constexpr std::size_t kSlots = 256;  // four times the keys, so that few collide
   static constexpr std::uint8_t kEmpty = 255;
 
   static constexpr std::size_t slot_of(std::string_view name) {
@@ -260,7 +260,7 @@ std::optional<std::vector<RankRange>> TextFields::rank_ranges(Key key, std::int3
   if (!array) return std::nullopt;
   std::vector<RankRange> out;
   for (const element item : *array) {
-    constexpr std::size_t kMaxNumbers = 3;
+    constexpr std::size_t kMaxNumbers = 3;  // [first, last, step]
     std::vector<std::int64_t> numbers;
     simdjson::dom::array range;
     const bool is_range = item.get(range) == simdjson::SUCCESS;

@@ -1,6 +1,7 @@
 // LineParser: parses a text line by line, each as one JSON object. Internal to the text reader.
 //
-// Lines are parsed one by one rather than in bulk, so a line that is no JSON affects no other line.
+// Lines are parsed one by one rather than in bulk, so a line that is not JSON affects no other
+// line.
 #pragma once
 
 #include <simdjson.h>

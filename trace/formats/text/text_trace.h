@@ -20,8 +20,8 @@ inline constexpr std::string_view kCutOffLine = "the line was cut off";
 // reader does not know.
 Result<RankTrace> read_text_trace(std::string_view text, const std::string& file, Tables& tables);
 
-// Writes one rank's trace: the contract's keys in the contract's order, and no others. What was not
-// recorded is left out. Reading it back gives an equal trace.
+// Writes one rank's trace: the keys of docs/trace-format.md in their order, and no others. What was
+// not recorded is left out. Reading it back gives an equal trace.
 void write_text_trace(std::ostream& out, const RankTrace& trace, const Tables& tables);
 
 }  // namespace lockstep::trace

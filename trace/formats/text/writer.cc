@@ -176,7 +176,7 @@ std::string_view kind_name(StateMark::Kind kind) {
 // The ranges as which a group is written; empty: its ranks one by one. Readers of version 1 refuse
 // ranges, so that they are used only where a line would be long.
 std::vector<RankRange> ranges_of(const RankList& ranks) {
-  constexpr std::size_t kFewRanks = 1024;
+  constexpr std::size_t kFewRanks = 1024;  // a line of some 5 KiB
   if (ranks.size() <= kFewRanks) return {};
   std::vector<RankRange> out = as_ranges(ranks);
   return 4 * out.size() < ranks.size() ? out : std::vector<RankRange>();

@@ -119,7 +119,7 @@ std::string_view after_rank_prefix(std::string_view line) {
   const std::size_t at = line.find("[rank");
   if (at == kNpos) return {};
   const std::size_t end = line.find("]: ", at);
-  constexpr std::size_t kLongestPrefix = 16;
+  constexpr std::size_t kLongestPrefix = 16;  // "[rank16383" has 10 characters
   if (end == kNpos || end - at > kLongestPrefix) return {};
   return line.substr(end + 3);
 }

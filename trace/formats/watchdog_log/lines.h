@@ -35,7 +35,7 @@ struct WatchdogLine {
   std::optional<WatchdogGroup> group;
   std::optional<WatchdogTimeout> timeout;
   std::optional<WatchdogProgress> progress;
-  std::string_view error;  // "terminated with exception: …", where that is no timeout
+  std::string_view error;  // "terminated with exception: …", where that is not a timeout
   bool cut = false;        // a line of the watchdog that is cut off
 };
 

@@ -272,6 +272,7 @@ class WatchdogLogReader {
   }
 
   static void add_error(OneRank& one, std::string_view text) {
+    // As much as a person reads; a log may go on with errors for as long as the job hangs.
     constexpr std::size_t kMaxErrors = 16;
     constexpr std::size_t kLongestError = 1024;
     std::string error(text.substr(0, kLongestError));

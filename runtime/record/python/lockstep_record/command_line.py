@@ -18,7 +18,7 @@ def _load_script(path: str, arguments: Sequence[str]) -> dict[str, Any]:
     sys.path.insert(0, os.path.dirname(file))
     spec = importlib.util.spec_from_file_location("lockstep_script", file)
     if spec is None or spec.loader is None or not os.path.exists(file):
-        raise RecordError(f"{path} is no Python script")
+        raise RecordError(f"{path} is not a Python script")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

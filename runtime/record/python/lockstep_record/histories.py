@@ -135,6 +135,28 @@ def _ranks(ranks: Any, world_size: int) -> list[int]:
     return out
 
 
+def _assumed(plan: Plan, further: Sequence[str], file: str) -> list[str]:
+    """What the verdict rests on, as sentences. `file`: of the program."""
+    out = [
+        "what a rank calls in a step depends on that step's condition and on the first step's",
+        "sums and gathers are answered as if all ranks held what the rank holds; messages are "
+        "zeros",
+        *further,
+        f"recorded by lockstep_record.py with PyTorch {torch.__version__} and Python "
+        f"{platform.python_version()}",
+    ]
+    if plan.first_steps > 1:
+        out.append(f"step 0 stands for the first {plan.first_steps} steps, in which a rank meets "
+                   "the same condition")
+    if len(plan.ranks) < plan.world_size:
+        out.append(f"ranks other than {', '.join(map(str, plan.ranks))} do what rank "
+                   f"{plan.ranks[0]} does")
+    if os.path.exists(file):
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        out.append(f"{os.path.basename(file)} has the SHA-256 {digest}")
+    return out
+
+
 def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: int, output: Any, *,
            has: Optional[Mapping[str, Sequence[str]]] = None, ranks: Any = "all",
            choice: str = "free", allowed: Sequence[Mapping[str, Any]] = (),
@@ -177,42 +199,24 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     deriver = Deriver(plan, jobs)
     folders = deriver.derive()
     torch.set_num_threads(threads)
-    taken = [
-        "what a rank calls in a step depends on that step's condition and on the first step's",
-        "sums and gathers are answered as if all ranks held what the rank holds; messages are "
-        "zeros",
-        *sorted(deriver.assumed),
-        *assumptions,
-        f"recorded by lockstep_record.py with PyTorch {torch.__version__} and Python "
-        f"{platform.python_version()}",
-    ]
-    if first_steps > 1:
-        taken.append(f"step 0 stands for the first {first_steps} steps, in which a rank meets the "
-                     "same condition")
-    if len(plan.ranks) < world_size:
-        taken.append(f"ranks other than {', '.join(map(str, plan.ranks))} do what rank "
-                     f"{plan.ranks[0]} does")
-    if os.path.exists(file):
-        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        taken.append(f"{os.path.basename(file)} has the SHA-256 {digest}")
-    names = list(plan.conditions)
+    product = {
+        "product": 1, "program": program or os.path.basename(file), "world_size": world_size,
+        "assumptions": _assumed(plan, [*sorted(deriver.assumed), *assumptions], file),
+        "conditions": [{"name": n, "phase": c.phase, "has": list(c.has)}
+                       for n, c in plan.conditions.items()],
+        "choice": choice, "allowed": [],
+        "histories": [{"first": n, "folder": f"first-{i}"} for i, n in enumerate(plan.conditions)],
+        "steps": plan.later_steps(),
+    }
+    if only_steps is not None:
+        product["only_steps"] = only_steps
     for folder in folders:
         rules = [dict(rule) for rule in allowed]
         if len(folders) > 1:
-            first = names[int(folder.name.removeprefix("root-"))]
+            first = list(plan.conditions)[int(folder.name.removeprefix("root-"))]
             rules.insert(0, {"ranks": [0], "steps": [0], "conditions": [first]})
-        product = {
-            "product": 1, "program": program or os.path.basename(file), "world_size": world_size,
-            "assumptions": taken,
-            "conditions": [{"name": n, "phase": c.phase, "has": list(c.has)}
-                           for n, c in plan.conditions.items()],
-            "choice": choice, "allowed": rules,
-            "histories": [{"first": n, "folder": f"first-{i}"} for i, n in enumerate(names)],
-            "steps": plan.later_steps(),
-        }
-        if only_steps is not None:
-            product["only_steps"] = only_steps
-        (folder / "product.json").write_text(json.dumps(product, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps({**product, "allowed": rules}, indent=1)
+        (folder / "product.json").write_text(text + "\n", encoding="utf-8")
     for who, what in deriver.raised.items():
         print(f"{who}: raised in {textwrap.shorten(what, 100)}", file=sys.stderr)
     return folders

@@ -191,9 +191,6 @@ def _watch_ddp(recorder: Recorder) -> None:
 
         return register
 
-    _wrap_function(dist, "_register_comm_hook", make_register)
-    _wrap_function(dist, "_register_builtin_comm_hook", make_builtin)
-
     def make_init(original: Any) -> Any:
         def init(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
             recorder.names.add_module(module)
@@ -212,6 +209,15 @@ def _watch_ddp(recorder: Recorder) -> None:
 
         return forward
 
+    _wrap_function(dist, "_register_comm_hook", make_register)
+    _wrap_function(dist, "_register_builtin_comm_hook", make_builtin)
+    _wrap_method(DistributedDataParallel, "__init__", make_init)
+    _wrap_method(DistributedDataParallel, "forward", make_forward)
+
+
+def _name_calls_of_ddp(recorder: Recorder) -> None:
+    """Names what DDP calls besides its buckets: rebuilding these, broadcasts, the check of shapes."""
+
     def make_rebuild(original: Any) -> Any:
         def rebuild(self: Any) -> Any:
             with recorder.scope(None, "ddp.rebuild"), recorder.previous_step():
@@ -219,8 +225,6 @@ def _watch_ddp(recorder: Recorder) -> None:
 
         return rebuild
 
-    _wrap_method(DistributedDataParallel, "__init__", make_init)
-    _wrap_method(DistributedDataParallel, "forward", make_forward)
     _wrap_method(dist.Reducer, "_rebuild_buckets", make_rebuild)
 
     def make_coalesced(original: Any) -> Any:
@@ -309,7 +313,7 @@ def _watch_reductions(recorder: Recorder) -> None:
 
 def _watch_checkpoints(recorder: Recorder) -> None:
     """A save's plan is gathered from all ranks; here all of them have this rank's part, so that the
-    parts do not make the whole. That is no fault of the program."""
+    parts do not make the whole. That is not a fault of the program."""
     if recorder.world is None:
         return
     try:
@@ -331,6 +335,7 @@ SLOW_IMPORTS = ("torch.testing._internal.distributed.fake_pg", _FSDP,
 def install(recorder: Recorder) -> None:
     """Makes this process record until it ends."""
     install_kernels()
-    for watch in (_watch_groups, _watch_ddp, _watch_fsdp, _watch_reductions, _watch_checkpoints):
+    for watch in (_watch_groups, _watch_ddp, _name_calls_of_ddp, _watch_fsdp, _watch_reductions,
+                  _watch_checkpoints):
         watch(recorder)
     activate(recorder)

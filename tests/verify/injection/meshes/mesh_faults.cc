@@ -62,18 +62,10 @@ class MeshInjector : private MeshEditor {
         return leave_out_message();
       case MeshFault::lone_barrier:
         return lone_barrier();
-      case MeshFault::culprit_missing: {
-        Found found = end_with(Action::Kind::stall);
-        if (found) found->not_recorded = found->culprits;
-        return found;
-      }
-      case MeshFault::bystander_missing: {
-        Found found = leave_out(find([](const CallSpec&) { return true; }), 1);
-        if (!found || job_.world() < 5) return std::nullopt;
-        found->not_recorded = {(found->culprits[0] + pick(random_, 1, job_.world() - 1)) %
-                               job_.world()};
-        return found;
-      }
+      case MeshFault::culprit_missing:
+        return stall_without_trace();
+      case MeshFault::bystander_missing:
+        return leave_out_beside_missing_trace();
       case MeshFault::left_out_by_most:
         return leave_out_by_most();
       case MeshFault::modality_skip_by_most:
@@ -87,21 +79,42 @@ class MeshInjector : private MeshEditor {
         return straggle(fault == MeshFault::straggler_came);
       case MeshFault::preempted:
         return preempt();
-      case MeshFault::missing_trace: {
-        Deviation d;
-        d.not_recorded = {pick(random_, 0, job_.world() - 1)};
-        return d;
-      }
+      case MeshFault::missing_trace:
+        return lose_trace();
       case MeshFault::batches_differ:
-        for (int r = 0; r < job_.world(); ++r) {
-          if (chance(random_, 0.3)) set_batch(r, pick(random_, 0, job_.steps - 1), {"text"});
-        }
-        return Deviation{};
+        return vary_batches();
     }
     return std::nullopt;
   }
 
  private:
+  Found stall_without_trace() {
+    Found found = end_with(Action::Kind::stall);
+    if (found) found->not_recorded = found->culprits;
+    return found;
+  }
+
+  Found leave_out_beside_missing_trace() {
+    Found found = leave_out(find([](const CallSpec&) { return true; }), 1);
+    if (!found || job_.world() < 5) return std::nullopt;
+    found->not_recorded = {(found->culprits[0] + pick(random_, 1, job_.world() - 1)) %
+                           job_.world()};
+    return found;
+  }
+
+  Found lose_trace() {
+    Deviation d;
+    d.not_recorded = {pick(random_, 0, job_.world() - 1)};
+    return d;
+  }
+
+  Found vary_batches() {
+    for (int r = 0; r < job_.world(); ++r) {
+      if (chance(random_, 0.3)) set_batch(r, pick(random_, 0, job_.steps - 1), {"text"});
+    }
+    return Deviation{};
+  }
+
   Found leave_out(const std::optional<Site>& site, int ranks) {
     if (!site) return std::nullopt;
     const CallSpec gone = call(*site);

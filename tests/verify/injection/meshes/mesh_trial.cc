@@ -119,7 +119,7 @@ class CaseMaker {
   }
 
  private:
-  // A rank that nobody misses any more, or a call that meets its like by luck, is no fault.
+  // A rank that nobody misses any more, or a call that meets its like by luck, is not a fault.
   bool is_worth(const Calls& calls) const {
     if (is_healthy(fault_)) return true;
     switch (fault_) {

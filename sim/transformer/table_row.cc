@@ -1,0 +1,90 @@
+#include "sim/transformer/table_row.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::sim {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kMaxCount = 1 << 30U;
+
+}  // namespace
+
+TableRow::TableRow(const json& row, const json& columns, std::string location)
+    : row_(row), columns_(&columns), location_(std::move(location)) {
+  if (!row.is_array() || row.size() != columns.size())
+    refuse(fmt::format("the row has not one value for each of the {} columns", columns.size()),
+           "give a list as long as \"columns\"");
+}
+
+TableRow::TableRow(const json& row, std::string location)
+    : row_(row), location_(std::move(location)) {
+  if (!row.is_object()) refuse("the row is not an object", "write {\"key\": value, …}");
+}
+
+// The first problem is the cause; later ones may follow from it.
+void TableRow::refuse(std::string message, std::string fix) {
+  if (!wrong_)
+    wrong_ = Error{fmt::format("{}: {}", location_, std::move(message)), {}, std::move(fix)};
+}
+
+const json* TableRow::find(std::string_view name) const {
+  if (wrong_) return nullptr;
+  if (columns_ == nullptr) {
+    const auto it = row_.find(name);
+    return it == row_.end() ? nullptr : &*it;
+  }
+  for (std::size_t i = 0; i < columns_->size(); ++i)
+    if ((*columns_)[i].is_string() && (*columns_)[i].get_ref<const std::string&>() == name)
+      return &row_[i];
+  return nullptr;
+}
+
+bool TableRow::has(std::string_view name) const { return find(name) != nullptr; }
+
+std::int64_t TableRow::count(std::string_view name, std::optional<std::int64_t> otherwise) {
+  const json* value = find(name);
+  if (value == nullptr && otherwise) return *otherwise;
+  const double x = number(name);
+  if (x >= 1 && x <= kMaxCount && x == std::floor(x)) return static_cast<std::int64_t>(x);
+  refuse(fmt::format("\"{}\" is not a whole number from 1 to 2^30", name), "correct the value");
+  return 1;
+}
+
+double TableRow::number(std::string_view name) {
+  const json* value = find(name);
+  if (value == nullptr) {
+    refuse(fmt::format("\"{}\" is missing", name), "add it");
+    return 1;
+  }
+  const double x = value->is_number() ? value->get<double>() : 0;
+  if (x > 0 && x < 1e30) return x;
+  refuse(fmt::format("\"{}\" is not a number above 0", name), "correct the value");
+  return 1;
+}
+
+std::optional<double> TableRow::number_if_there(std::string_view name) {
+  const json* value = find(name);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  return number(name);
+}
+
+std::string TableRow::text(std::string_view name, std::string otherwise) {
+  const json* value = find(name);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::move(otherwise);
+}
+
+bool is_list_of_lists(const json& value) {
+  if (!value.is_array()) return false;
+  for (const json& item : value)
+    if (!item.is_array()) return false;
+  return true;
+}
+
+}  // namespace lockstep::sim

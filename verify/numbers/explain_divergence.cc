@@ -1,0 +1,230 @@
+// Explains a divergence: the rule, the culprits and why they are known.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+#include "verify/context.h"
+#include "verify/numbers/divergence.h"
+#include "verify/numbers/sync_calls.h"
+#include "verify/numbers/value_classes.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+using Pattern = Divergence::Pattern;
+using Ranks = std::vector<std::uint32_t>;
+
+std::vector<trace::StringId> names_of(const Divergence& d) {
+  std::vector<trace::StringId> out;
+  for (const ValueRow* row : d.rows) out.push_back(row->name);
+  return out;
+}
+
+std::string describe_reading(const trace::Run& run, const trace::StateMark& mark) {
+  std::string out = printable(run.tables.str(mark.name));
+  if (mark.hash) out += fmt::format(" hash {}", hex(*mark.hash));
+  if (mark.norm) out += fmt::format(" norm {:.9g}", *mark.norm);
+  return out;
+}
+
+// The first value that differs, as one rank of each side has it.
+std::vector<Evidence> evidence(const Context& context, const Divergence& d) {
+  constexpr std::size_t kSidesShown = 4;
+  std::vector<Evidence> out;
+  const ValueRow& row = *d.rows.front();
+  for (const Ranks& ranks : classes_of(context.run, row).classes) {
+    if (out.size() == kSidesShown) break;
+    Evidence e;
+    e.rank = context.run.ranks[ranks.front()].rank;
+    e.text = describe_reading(context.run, *row.of(ranks.front()));
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+// Ranks whose differing parameters all kept their value in a step in which others' changed: the
+// update was skipped there (a gradient scaler that found an overflow, say).
+Ranks standing_still(const ValueTable& table, const Divergence& d) {
+  Ranks out;
+  std::map<std::uint32_t, bool> still;
+  for (const ValueRow* row : d.rows) {
+    const Series* series = table.series(row->phase, row->name);
+    const ValueRow* before = row_before(*series, row->n - 1);
+    if (before == nullptr) return {};
+    for (const Reading& r : row->readings) {
+      const trace::StateMark* was = before->of(r.rank);
+      const bool same = was != nullptr && was->hash && was->hash == r.mark->hash;
+      const auto [known, fresh] = still.try_emplace(r.rank, same);
+      if (!fresh) known->second = known->second && same;
+    }
+  }
+  for (const auto& [rank, same] : still) {
+    if (same) out.push_back(rank);
+  }
+  if (out.size() == still.size()) out.clear();
+  return out;
+}
+
+// Whether the synchronised gradients of the differing parameters were recorded in that step and
+// equal on all ranks. Then the update itself must have differed.
+bool gradients_agreed(const Context& context, const ValueTable& table, const Divergence& d) {
+  return std::all_of(d.rows.begin(), d.rows.end(), [&](const ValueRow* row) {
+    const ValueRow* gradient = table.row(Phase::synced_grad, row->name, d.n);
+    return gradient != nullptr && !gradient->sharded() &&
+           gradient->readings.size() == row->readings.size() &&
+           !classes_of(context.run, *gradient).differ();
+  });
+}
+
+// "3 parameters of 40 in step 5, 40 of 40 in step 9".
+std::string describe_spread(const Divergence& d) {
+  std::string out =
+      fmt::format("{} of {} in step {}", phase_name(d.phase, d.rows.size()), d.compared, d.n);
+  if (d.last_n != d.n) {
+    out += fmt::format(", {} of {} in step {}", d.last_differ, d.last_compared, d.last_n);
+  }
+  return out;
+}
+
+std::string plural_of(Phase phase) {
+  std::string words = phase_name(phase, 2);
+  return words.substr(words.find(' ') + 1);
+}
+
+std::string describe_pattern(const Divergence& d) {
+  switch (d.pattern) {
+    case Pattern::lasting:
+      return fmt::format(" differ between ranks from step {} on: ", d.n);
+    case Pattern::passing:
+      return fmt::format(" differ between ranks in step {} and agree again later: ", d.n);
+    case Pattern::initial:
+      return fmt::format(" differ between ranks at first (step {}) and agree afterwards: ", d.n);
+    case Pattern::recurring:
+      return fmt::format(
+          " differ and agree again, as averaging every few steps does (first in step {}): ", d.n);
+    case Pattern::one_look:
+      return fmt::format(" differ between ranks in step {}, the only one that was recorded: ", d.n);
+  }
+  return {};
+}
+
+// Whether the difference is legitimate: parameters and buffers may differ before or between
+// synchronisations. Synchronised gradients and optimizer values may not.
+bool harmless(const Divergence& d) {
+  const bool may_differ = d.phase == Phase::param || d.phase == Phase::buffer;
+  return may_differ && (d.pattern == Pattern::initial || d.pattern == Pattern::recurring ||
+                        d.pattern == Pattern::one_look);
+}
+
+// Whether they differ before the first update: the optimizer gets its first gradients later.
+bool before_first_update(const ValueTable& table, const Divergence& d) {
+  bool later = false;
+  for (const Series& series : table.series()) {
+    if (series.phase != Phase::synced_grad) continue;
+    if (series.rows.front()->n <= d.n) return false;
+    later = true;
+  }
+  return later;
+}
+
+struct Judgement {
+  RuleId rule{};
+  Ranks culprits;
+  std::string why;
+};
+
+// Chooses the rule for parameters, by the strongest evidence first: equal gradients, then calls
+// that are missing.
+Judgement judge_parameters(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                           const Divergence& d) {
+  Judgement out{RuleId::param_divergence, d.culprits, ""};
+  if (harmless(d)) return out;
+  if (before_first_update(table, d)) {
+    out.why = "they differ before the first update, and nothing made them equal";
+    return out;
+  }
+  const Ranks still = standing_still(table, d);
+  if (!still.empty()) {
+    out.why = fmt::format("{} did not change them in that step: the update was skipped there",
+                          context.describe_ranks(still));
+  }
+  if (gradients_agreed(context, table, d)) {
+    out.rule = RuleId::rank_local_decision;
+    if (out.culprits.empty()) out.culprits = still;
+    out.why = fmt::format(
+        "the synchronised gradients of that step are equal on all ranks, so that the update itself "
+        "differed{}",
+        !still.empty() ? fmt::format(": {} skipped it", context.describe_ranks(still)) : "");
+    return out;
+  }
+  const ValueRow& row = *d.rows.front();
+  const Ranks gap = ranks_without_sync(context.run, table, calls, row);
+  if (gap.empty()) return out;
+  out.rule = RuleId::unsynchronised_step;
+  if (gap.size() < row.readings.size()) out.culprits = gap;
+  out.why = fmt::format("no reduction of {}'s gradient was called on {} before the update",
+                        printable(context.run.tables.str(row.name)), context.describe_ranks(gap));
+  return out;
+}
+
+// Whether the buffer is broadcast in several steps, as DDP does with batch norm's statistics: then
+// differences in between have no effect.
+bool broadcast_again_and_again(const Context& context, const Divergence& d) {
+  const trace::Tables& tables = context.run.tables;
+  std::size_t seen = 0;
+  for (const trace::Call& call : context.run.ranks[d.rows.front()->readings.front().rank].calls) {
+    if (tables.op(call) != trace::Op::broadcast) continue;
+    const std::vector<trace::StringId>& names = tables.name_lists[call.what];
+    const bool carries = call.what.value == 0 ||
+                         std::find(names.begin(), names.end(), d.rows.front()->name) != names.end();
+    seen += carries ? 1U : 0U;
+  }
+  return seen > 1;
+}
+
+Judgement judge_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                           const Divergence& d) {
+  switch (d.phase) {
+    case Phase::param:
+      return judge_parameters(context, table, calls, d);
+    case Phase::optim:
+      return {RuleId::rank_local_decision, d.culprits, ""};
+    case Phase::buffer:
+      return {RuleId::buffer_divergence, d.culprits, ""};
+    default:
+      return {RuleId::grad_divergence, d.culprits,
+              "after the synchronisation every rank must hold the same gradient"};
+  }
+}
+
+}  // namespace
+
+Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                         const Divergence& d) {
+  Judgement judgement = judge_divergence(context, table, calls, d);
+  const std::vector<trace::StringId> names = names_of(d);
+  Cause out = value_cause(context, judgement.rule, d.n, names, judgement.culprits);
+  Finding& f = out.finding;
+  f.certainty = Certainty::proven;
+  f.message = fmt::format("{}{}{} ({}); {}", plural_of(d.phase), describe_pattern(d),
+                          describe_names(context, names),
+                          describe_sides(context.run, *d.rows.front()), describe_spread(d));
+  f.why = std::move(judgement.why);
+  f.evidence = evidence(context, d);
+  const bool kept_by_broadcast = d.phase == Phase::buffer && broadcast_again_and_again(context, d);
+  if (kept_by_broadcast) f.why = "broadcasts overwrite them again and again";
+  if (kept_by_broadcast || harmless(d)) {
+    f.severity = Severity::note;
+    f.certainty = Certainty::observed;
+  }
+  return out;
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,127 @@
+#include "verify/waits.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "verify/blocking/blocking.h"
+#include "verify/blocking/endings.h"
+#include "verify/blocking/program_divergence.h"
+#include "verify/blocking/stalls.h"
+#include "verify/blocking/wait_graph.h"
+#include "verify/blocking/witnesses.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+// Whether all ranks were killed together, apart from those that had finished: the job was preempted
+// or interrupted, or somebody ended its hang. Then nothing shows whether a rank waited for a killed
+// one for a millisecond or for an hour. (A rank without an end mark, where others have one,
+// died by itself.)
+bool ended_together(const Context& context, const WaitCause& wait) {
+  const auto killed = [&](std::uint32_t r) {
+    return context.where.positions[r].state == Position::State::killed;
+  };
+  const auto over = [&](const Position& p) {
+    return p.state == Position::State::killed || p.state == Position::State::cut ||
+           p.state == Position::State::finished;
+  };
+  return std::all_of(wait.roots.begin(), wait.roots.end(), killed) &&
+         std::all_of(context.where.positions.begin(), context.where.positions.end(), over);
+}
+
+// Whether a call that all members issued does not complete because a rank died in it.
+bool lost_a_rank(const Context& context, const WaitCause& wait) {
+  return std::any_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
+    const Position::State state = context.where.positions[r].state;
+    return state == Position::State::killed || state == Position::State::cut;
+  });
+}
+
+// Notes a wait that may have ended soon after the traces did. Dumps are taken of running processes,
+// so a call that all members issued may be under way.
+void note_unended_wait(const Context& context, const WaitCause& wait, bool snapshot,
+                       OpenQuestions& questions) {
+  std::string why = wait_consequence(context, wait).message;
+  if (!snapshot) {
+    if (wait.stalled != SIZE_MAX) return;
+    why += ": all traces just end, and nothing shows whether it was late or would never have come";
+  } else if (wait.stalled != SIZE_MAX) {
+    const std::string running =
+        may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
+    if (!running.empty()) why = running;
+  } else {
+    const bool one = wait.roots.size() == 1;
+    why += fmt::format(
+        ": the dumps do not show whether {} {}, {} in a message (Gloo's dumps hold none), or will "
+        "never come; take them again a minute later",
+        one ? "it" : "they", one ? "computes" : "compute", one ? "waits" : "wait");
+  }
+  questions.undecided.push_back(std::move(why));
+}
+
+}  // namespace
+
+void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
+  const bool snapshot = is_snapshot(context.run);
+  std::vector<WaitCause> left;
+  for (WaitCause& wait : wait_causes(context.where)) {
+    // While the job runs, a wait that may still end is not a finding. Where all traces just end, it
+    // is reported as undecided: whoever killed the job may know how long it stood.
+    if (context.live && !wait.stuck) {
+      if (questions.all_cut) note_unended_wait(context, wait, snapshot, questions);
+      continue;
+    }
+    // All members issued the call and it does not complete: a stall, unless it had just begun.
+    if (wait.stalled != SIZE_MAX) {
+      if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
+      std::string why =
+          may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
+      if (why.empty()) {
+        left.push_back(std::move(wait));
+      } else if (causes.empty()) {
+        questions.undecided.push_back(std::move(why));
+      }
+      continue;
+    }
+    // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
+    if (!wait.cycle && causes.empty() && !context.hung && ended_together(context, wait)) {
+      if (interruption(context)) continue;  // reported by itself; nothing more is known
+      questions.undecided.push_back(
+          fmt::format("{}: all ranks were ended, and nothing shows whether it was late or would "
+                      "never have come",
+                      wait_consequence(context, wait).message));
+      continue;
+    }
+    if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
+      questions.undecided.push_back(std::move(why));
+      continue;
+    }
+    if (causes.explain(wait)) {
+      left.push_back(std::move(wait));
+      continue;
+    }
+    if (std::optional<Cause> shift = find_shift_before(context, wait)) {
+      causes.add(std::move(*shift));
+    } else if (snapshot) {
+      // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
+      // was only looked at earlier.
+      std::string why = may_be_ahead(context, wait);
+      if (!why.empty() && causes.empty()) {
+        questions.undecided.push_back(std::move(why));
+        continue;
+      }
+    }
+    left.push_back(std::move(wait));
+  }
+  for (const WaitCause& wait : left) causes.add_wait(wait);
+  causes.merge_sister_groups();
+}
+
+}  // namespace lockstep::verify

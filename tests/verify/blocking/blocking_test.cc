@@ -20,6 +20,11 @@ TEST(Blocking, TwoGroupsInOppositeOrdersAreADeadlock) {
       "cross-group-deadlock error proven group=a seq=0\nverdict findings");
 }
 
+TEST(Blocking, AReceiveFromAnyRankNamesNone) {
+  const Report report = verify(program({"recv_any n=4 open; hung", "barrier open; hung"}));
+  EXPECT_THAT(report.findings.at(0).message, HasSubstr("waits in recv_any of 4 (call 0"));
+}
+
 TEST(Blocking, ThoseWhoseFilesEndBesideACycleAreNotItsCause) {
   const std::string groups = "group a 0,1; group b 0,1; barrier; ";
   EXPECT_EQ(judge({groups + "all_reduce g=a n=4 open; hung",

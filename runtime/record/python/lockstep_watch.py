@@ -140,6 +140,10 @@ class _Tensors:
         # The largest mesh of the model's DTensors: its dimensions say which ranks hold the same.
         meshes = [p.device_mesh for p in self.parameters.values() if isinstance(p, DTensor)]
         self._mesh = max(meshes, key=lambda m: m.mesh.numel(), default=None)
+        # Ranks that are known to train on other samples; none where the model does not show it.
+        self.data_replicas: "list[int]" = []
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            self.data_replicas = dist.get_process_group_ranks(model.process_group)
         self.tensor_ranks = self._tensor_ranks(inner)
         self._add_norms(inner)
         for name, where in tied.items():
@@ -162,6 +166,10 @@ class _Tensors:
             group = getattr(state(), "_fsdp_param_group", None) if state is not None else None
             if group is not None:
                 mesh = group.mesh_info.mesh
+                # Shards may be of ranks that divide a sequence and read the same; replicas are not.
+                replicas = getattr(group.mesh_info, "replicate_mesh_dim", None)
+                if replicas is not None:
+                    self.data_replicas = _along(mesh, [replicas])
                 if mesh.mesh.numel() == self._mesh.mesh.numel():
                     return [dist.get_rank()]  # all of it, perhaps by other names
                 data.update(mesh.mesh_dim_names or ())
@@ -423,6 +431,7 @@ class Watch:
         self._mode: "dict[str, float]" = {}  # of the newest forward with gradients enabled
         self._step = 1
         self._began = False
+        self._told_replicas = False
         self._clipped = 0  # how often in this step
         # Of this step's gradients: they were recorded; and, once the program changed them by
         # clipping or unscaling, the norms that they had then, to notice a later change.
@@ -604,6 +613,11 @@ class Watch:
             digest = hashlib.blake2b(repr(numbers).encode(), digest_size=6).digest()
             self._record_number(self._step, f"batch{self._tensors.suffix(ranks)}",
                                 int.from_bytes(digest, "big"), True)
+        replicas = self._tensors.data_replicas
+        if len(replicas) > 1 and not self._told_replicas:
+            self._told_replicas = True
+            self._record_number(self._step, f"data_replicas{self._tensors.suffix(replicas)}",
+                                len(replicas), False)
         if dist.get_rank() == ranks[0]:
             torch.ops.lockstep.record_samples(self._step, numbers)
 

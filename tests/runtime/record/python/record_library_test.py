@@ -589,6 +589,17 @@ class Command(Preloaded):
         self.assertIn("(restarts.py:", done.stdout)
         self.assertNotIn("no such file", done.stdout, "the exception of the first attempt")
 
+    def test_ranks_that_all_fail_before_their_first_group(self) -> None:
+        done = self.run_command(["restarts.py", "both"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("in 2 ranks", done.stdout)
+        self.assertIn("raised an exception: FileNotFoundError: no checkpoint", done.stdout)
+
+    def test_a_rank_that_is_killed_before_its_first_group(self) -> None:
+        done = self.run_command(["restarts.py", "killed"])
+        self.assertIn("rank 1 raised an exception: ValueError: no such file", done.stdout)
+        self.assertRegex(done.stderr, "1 (was|were) started again, and ended before (its|their) first")
+
     def test_a_job_that_can_never_continue_is_ended(self) -> None:
         done = self.record("inference", "skip")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

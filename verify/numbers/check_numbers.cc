@@ -72,6 +72,32 @@ Cause explain_unchanged(const Context& context, const Unchanged& found) {
   return out;
 }
 
+Cause explain_unreduced(const Context& context, const Unreduced& found) {
+  const bool some = found.ranks.size() < context.run.ranks.size();
+  Cause out = value_cause(context, RuleId::unsynchronised_step, found.n, {},
+                          some ? found.ranks : std::vector<std::uint32_t>{});
+  Finding& f = out.finding;
+  f.certainty = Certainty::observed;
+  f.ranks = context.ranks(found.ranks);
+  const std::string where =
+      fmt::format("({}, {})", context.describe_ranks(found.ranks), plural(found.steps, "step"));
+  if (found.backwards == 0) {
+    f.message = fmt::format(
+        "the optimizer made step {} without any gradient, after a backward of the model {}",
+        found.n, where);
+    f.why = "FSDP keeps gradients to itself until a backward reduces them";
+    f.fix = "call set_requires_gradient_sync(True) before the last micro-batch of each step";
+    return out;
+  }
+  f.message = fmt::format(
+      "in step {} the gradients of {} under no_sync() were zeroed before a reduction carried "
+      "them {}",
+      found.n, plural(found.backwards, "backward"), where);
+  f.why = "the update contains the last micro-batch alone";
+  f.fix = "call optimizer.zero_grad() once per update, not in each micro-batch";
+  return out;
+}
+
 Cause explain_equal_random(const Context& context, const EqualRandom& found) {
   Cause out = value_cause(context, RuleId::equal_random, found.n, {}, {});
   Finding& f = out.finding;
@@ -328,6 +354,8 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   for (const UpdateFault& fault : find_still(context.run, table)) {
     links.push_back({fault.n, Phase::param, true, true, explain_still(context, fault)});
   }
+  if (const auto found = find_unreduced(context.run, table))
+    links.push_back({found->n, Phase::leftover, false, false, explain_unreduced(context, *found)});
   if (const auto random = find_equal_random(context.run, table)) {
     links.push_back(
         {random->n, Phase::leftover, false, false, explain_equal_random(context, *random)});

@@ -48,6 +48,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 __all__ = ["watch"]
 
@@ -352,8 +353,14 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
 class _Backwards:
     """What the backwards of a step find, and what becomes of their gradients."""
 
-    def __init__(self, parameters: "Mapping[str, torch.nn.Parameter]") -> None:
+    def __init__(self, parameters: "Mapping[str, torch.nn.Parameter]",
+                 accumulates: "Callable[[], bool]") -> None:
         self._parameters = parameters
+        self._accumulates = accumulates  # whether gradients now stay on the rank: DDP's no_sync()
+        self.ran = False  # some backward, in this step
+        # Backwards whose gradients were to be reduced with a later one's, and were zeroed instead.
+        self._lost = 0
+        self._ended = False, 0  # the last one: whether it was such, and _uses() then
         self.leftovers: "set[str]" = set()  # gradients that are as the last step left them
         self.discarded = 0  # backwards whose gradients were zeroed before a step used them
         # Gradients that may still be leftovers, with the address and version that the step left.
@@ -365,6 +372,7 @@ class _Backwards:
         """The optimizer made a step, or left it out. `looks`: the backwards of the next one count."""
         self.leftovers.clear()
         self.discarded, self._gave_gradients = 0, False
+        self.ran, self._lost = False, 0
         self._stepped_with.clear()
         if not looks or optimizer is None:
             return
@@ -382,8 +390,10 @@ class _Backwards:
         if number == self._newest:  # it came to another output before
             return
         self._newest = number
+        self.ran = True
         if self._gave_gradients and not self._some_gradient():
             self.discarded += 1
+            self._lost += self._ended == (True, self._uses())
         self._look_for_leftovers()
         # In a callback of a callback FSDP has set the gradients, which it does in one.
         queue = torch.autograd.Variable._execution_engine.queue_callback
@@ -391,6 +401,18 @@ class _Backwards:
 
     def _ends(self) -> None:
         self._gave_gradients = self._some_gradient()
+        self._ended = self._accumulates(), self._uses()
+
+    def _uses(self) -> int:
+        """Grows where gradients may have been used: with a change of the parameters, for which a
+        program needs no optimizer, and with a step of any optimizer, since a GAN's generator sends
+        its gradients through the discriminator."""
+        return _steps[0] + sum(p._version for p in self._parameters.values())
+
+    def lost(self) -> int:
+        """How many were lost before the one that is reduced. A program that never reduces in
+        backward may have kept the gradients elsewhere."""
+        return 0 if self._ended[0] else self._lost
 
     def _some_gradient(self) -> bool:
         return any(p.grad is not None and (p.grad.layout != torch.strided or bool(_local(p.grad).any()))
@@ -440,7 +462,11 @@ class Watch:
         self._unscaled = 1.0  # what they were multiplied by to unscale them
         self._not_recorded: "set[str]" = set()  # tensors of kinds whose values cannot be read
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
-        self.backwards = _Backwards(tensors.parameters)
+        wrapper = weakref.ref(model)
+        self.backwards = _Backwards(
+            tensors.parameters,
+            lambda: not getattr(wrapper(), "require_backward_grad_sync", True))
+        self._is_sharded = any(hasattr(m, "set_requires_gradient_sync") for m in model.modules())
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         self.follow(optimizer)
@@ -631,6 +657,12 @@ class Watch:
             if name in self.backwards.leftovers:
                 torch.ops.lockstep.record_value(self._step, f"leftover/{self._prefix}{name}",
                                                 torch.ones(1), "optim", False, False)
+        # FSDP keeps gradients to itself where their reduction is off in all micro-batches.
+        unreduced = self._is_sharded and self.backwards.ran and all(
+            p.grad is None for p in self._tensors.parameters.values())
+        for name, number in (("lost", self.backwards.lost()), ("unreduced", int(unreduced))):
+            if number:
+                self._record_number(self._step, name, number, False)
         for name, shared in self._random:
             torch.ops.lockstep.record_value(self._step, self._prefix + name, self._random_state(),
                                             "optim", shared, False)
@@ -726,6 +758,7 @@ class Watch:
 
 
 watches: "list[Watch]" = []  # of the models that there are
+_steps = [0]  # of all optimizers
 _numbers = itertools.count(1)  # of all that were made
 
 
@@ -740,9 +773,14 @@ def _end() -> None:
             watching.end()
 
 
+def _count_step(*_: Any) -> None:
+    _steps[0] += 1
+
+
 def _listen() -> None:
     """Hears of clipping and of skipped updates, which no hook of PyTorch's tells, and of the end."""
     atexit.register(_end)
+    register_optimizer_step_post_hook(_count_step)
     module = torch.nn.utils.clip_grad
     inner = getattr(module, "_clip_grads_with_norm_", None)
     if inner is not None:

@@ -482,6 +482,12 @@ class Faults(Forked):
         self.assert_found("accumulated", "grad-divergence", 3, [
             "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
 
+    def test_gradients_that_are_zeroed_in_each_micro_batch(self) -> None:
+        self.assert_found("zeroed", "unsynchronised-step", 1, [])
+
+    def test_a_step_whose_micro_batches_are_all_without_reduction(self) -> None:
+        self.assert_found("unreduced", "unsynchronised-step", 2, [])
+
     def test_adapters_that_each_rank_makes_with_its_own_seed(self) -> None:
         self.assert_found("adapters", "param-divergence", 0, ["0.down"])
 

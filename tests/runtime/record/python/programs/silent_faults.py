@@ -503,7 +503,8 @@ def adversaries():
         (discriminator(data(step)) - discriminator(made.detach())).square().mean().backward()
         of_discriminator.step()
         of_generator.zero_grad()
-        discriminator(made).square().mean().backward()
+        with discriminator.no_sync():  # these gradients of it are of no use
+            discriminator(made).square().mean().backward()
         of_generator.step()
 
 
@@ -663,6 +664,34 @@ def hybrid_samples():
     batches = DataLoader(samples, 4, sampler=sampler)
     watch(net, optimizer, batches)
     train_on((batch for (batch,) in batches), net, optimizer)
+
+
+def zeroed():
+    """zero_grad() in each micro-batch, so that only the last one's gradients are left: step 1."""
+    import contextlib
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    for step in range(STEPS):
+        for micro in range(3):
+            if WRONG or micro == 0:
+                optimizer.zero_grad()
+            with contextlib.nullcontext() if micro == 2 else net.no_sync():
+                (net(data(3 * step + micro)).square().mean() / 3).backward()
+        optimizer.step()
+
+
+def unreduced():
+    """FSDP2, accumulating: the reduction is off in all micro-batches of step 2."""
+    net = sharded(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    for step in range(STEPS):
+        for micro in range(2):
+            net.set_requires_gradient_sync(micro == 1 and not (WRONG and step == 1))
+            (net(data(2 * step + micro)).square().mean() / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def reduces_itself():

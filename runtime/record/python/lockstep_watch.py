@@ -117,6 +117,30 @@ def _group_suffix(group: dist.ProcessGroup) -> str:
     return _ranks_suffix(dist.get_process_group_ranks(group), dist.get_world_size())
 
 
+def _fsdp_groups(module: torch.nn.Module) -> "list[Any]":
+    """What FSDP2 gathers together of a module; nothing where it does not shard this one."""
+    get = getattr(module, "_get_fsdp_state", None)
+    if get is None:
+        return []
+    state = get()
+    groups = getattr(state, "_fsdp_param_groups", None)  # one or none until torch 2.11
+    groups = [getattr(state, "_fsdp_param_group", None)] if groups is None else groups
+    return [group for group in groups if group is not None]
+
+
+def parameters_of_model(model: torch.nn.Module) -> "dict[str, torch.nn.Parameter]":
+    """A model's parameters by name. Between forward and backward FSDP has put whole ones into the
+    root; the parameters are the shards, which the optimizer holds."""
+    shards: "dict[int, torch.nn.Parameter]" = {}
+    for module in model.modules():
+        for group in _fsdp_groups(module):
+            for one in group.fsdp_params:
+                whole = getattr(one, "_unsharded_param", None)
+                if whole is not None:
+                    shards[id(whole)] = one.sharded_param
+    return {name: shards.get(id(p), p) for name, p in model.named_parameters()}
+
+
 class _Tensors:
     """What of a model is compared, over which ranks, and under which name."""
 
@@ -128,7 +152,7 @@ class _Tensors:
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             inner = model.module
             replicas = replicas if replicas is not None else model.process_group
-        self.parameters = dict(inner.named_parameters())
+        self.parameters = parameters_of_model(inner)
         by_prefix = replicas if isinstance(replicas, Mapping) else {"": replicas}
         # By parameter: the ranks that hold what this one holds, and the name for all of them.
         self._shared: "dict[str, tuple[list[int], str]]" = {}
@@ -163,9 +187,7 @@ class _Tensors:
         data: "set[str]" = set()  # dimensions over which FSDP splits
         split: "set[str]" = set()
         for module in model.modules():
-            state = getattr(module, "_get_fsdp_state", None)
-            group = getattr(state(), "_fsdp_param_group", None) if state is not None else None
-            if group is not None:
+            for group in _fsdp_groups(module):
                 mesh = group.mesh_info.mesh
                 # Shards may be of ranks that divide a sequence and read the same; replicas are not.
                 replicas = getattr(group.mesh_info, "replicate_mesh_dim", None)
@@ -192,8 +214,8 @@ class _Tensors:
         for prefix, module in model.named_modules():
             if not _is_norm(module):
                 continue
-            for name, parameter in module.named_parameters(prefix, recurse=False):
-                if not isinstance(parameter, self._dtensor):
+            for name, _ in module.named_parameters(prefix, recurse=False):
+                if not isinstance(self.parameters.get(name), self._dtensor):
                     self._shared.setdefault(name, (everywhere, name))
 
     def _of_mesh(self) -> "list[int]":
@@ -499,7 +521,7 @@ class Watch:
 
     def watches(self, model: torch.nn.Module) -> bool:
         """Whether this watches a parameter of the model."""
-        return any(id(p) in self._of_parameter for p in model.parameters())
+        return any(id(p) in self._of_parameter for p in parameters_of_model(model).values())
 
     def records(self) -> bool:
         """Whether values of this step are recorded."""

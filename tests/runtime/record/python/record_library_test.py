@@ -544,6 +544,9 @@ class Unwatched(Forked):
     def test_an_optimizer_that_holds_the_parameters_before_they_were_sharded(self) -> None:
         self.assert_found("early", "no-update", 1, ["0.weight"])
 
+    def test_parameters_of_a_root_that_are_gathered_when_the_watch_begins(self) -> None:
+        self.assert_found("root", "rank-local-decision", 1, ["3.weight"])
+
     def test_a_second_model_whose_first_step_a_rank_leaves_out(self) -> None:
         self.assert_found("outliers", "rank-local-decision", 1, [])
 

@@ -168,7 +168,9 @@ class _Tensors:
         # Ranks that are known to train on other samples; none where the model does not show it.
         self.data_replicas: "list[int]" = []
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-            self.data_replicas = dist.get_process_group_ranks(model.process_group)
+            ranks = dist.get_process_group_ranks(model.process_group)
+            # Over all ranks, some may divide a sequence between them, and read the same.
+            self.data_replicas = ranks if len(ranks) < self._world_size else []
         self.tensor_ranks = self._tensor_ranks(inner)
         self._add_norms(inner)
         for name, where in tied.items():

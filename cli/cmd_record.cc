@@ -23,6 +23,7 @@
 #include "base/environment.h"
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
+#include "base/launcher.h"
 #include "base/text.h"
 #include "cli/child_process.h"
 #include "cli/commands.h"
@@ -30,7 +31,9 @@
 #include "cli/report_options.h"
 #include "reports/judge.h"
 #include "runtime/launch/watch.h"
+#include "trace/formats/ring/ring_file.h"
 #include "trace/formats/ring/writer.h"
+#include "verify/context.h"
 #include "verify/verify.h"
 
 namespace lockstep::cli {
@@ -210,6 +213,33 @@ bool watch_until_end(Job& job, const std::string& folder, Interrupts& interrupts
   return false;
 }
 
+// Says which ranks the launcher started again without a new trace: what there is of them is of an
+// earlier attempt.
+void tell_lost_attempts(const std::string& folder) {
+  std::vector<trace::Rank> lost;
+  bool others = false;  // of the last attempt
+  std::error_code none;
+  for (fs::directory_iterator it(folder, none), last; !none && it != last; it.increment(none)) {
+    if (it->path().extension() != ".ring") continue;
+    fs::path started = it->path();
+    started.replace_extension(trace::ring::kStartedAgain);
+    const std::string stem = it->path().stem().string();  // rank_3
+    const auto rank = launcher_number(stem.substr(std::min(stem.size(), stem.find('_') + 1)));
+    if (fs::exists(started, none) && rank) {
+      lost.emplace_back(*rank);
+    } else {
+      others = true;
+    }
+  }
+  if (lost.empty()) return;
+  std::sort(lost.begin(), lost.end());
+  std::cerr << fmt::format(
+      "lockstep: {} {} started again, and ended before {} first process group without an "
+      "exception{}\n",
+      verify::describe_ranks(lost), lost.size() == 1 ? "was" : "were",
+      lost.size() == 1 ? "its" : "their", others ? "" : "; the report is of the attempt before");
+}
+
 reports::ExitStatus record(const RecordCommand& command) {
   if (const Status outputs = reports::check_outputs(command.report); !outputs)
     return reports::fail(outputs.error());
@@ -253,6 +283,7 @@ reports::ExitStatus record(const RecordCommand& command) {
     return job->exit_status() == 0 ? reports::ExitStatus::inconclusive
                                    : static_cast<reports::ExitStatus>(job->exit_status());
   }
+  tell_lost_attempts(*folder);
   reports::TracesToJudge traces;
   traces.paths = {*folder};
   traces.hung = hung;

@@ -97,6 +97,17 @@ void drop_text_copies(std::vector<Piece>& pieces, bool evidence) {
   });
 }
 
+namespace {
+
+// "12-1" of "1700-99/12-1": which attempt of a launcher wrote a file. Its ranks have one mark if
+// they came to make a group; those that failed before have each its own. Empty: not known.
+std::string_view attempt_of(std::string_view job) {
+  const std::size_t at = job.find('/');
+  return at == std::string_view::npos ? std::string_view() : job.substr(at + 1);
+}
+
+}  // namespace
+
 std::vector<std::string> drop_earlier_runs(std::vector<Piece>& pieces) {
   std::map<fs::path, std::string> newest;  // by folder
   for (const Piece& piece : pieces) {
@@ -105,8 +116,9 @@ std::vector<std::string> drop_earlier_runs(std::vector<Piece>& pieces) {
   }
   std::vector<std::string> dropped;
   std::erase_if(pieces, [&](const Piece& piece) {
-    const bool earlier =
-        !piece.job.empty() && piece.job != newest[fs::path(piece.name).parent_path()];
+    const std::string& last = newest[fs::path(piece.name).parent_path()];
+    const bool one_attempt = !attempt_of(last).empty() && attempt_of(last) == attempt_of(piece.job);
+    const bool earlier = !piece.job.empty() && piece.job != last && !one_attempt;
     if (earlier) dropped.push_back(printable(piece.name));
     return earlier;
   });

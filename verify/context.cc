@@ -169,7 +169,8 @@ std::string describe_wait(const Context& context, const WaitPoint& point) {
   if (point.group == WaitPoint::kPointToPoint) {
     const trace::Call& c = context.call(call);
     const bool sends = context.run.tables.op(c) == trace::Op::send;
-    peer = fmt::format(" {} rank {}", sends ? "to" : "from", c.peer.value);
+    // A receive from any rank names none.
+    if (c.peer.value >= 0) peer = fmt::format(" {} rank {}", sends ? "to" : "from", c.peer.value);
   }
   return fmt::format("{} {} in {}{} ({})", context.describe_ranks(point.waiting),
                      point.waiting.size() == 1 ? "waits" : "wait", context.describe_call(call),

@@ -39,6 +39,18 @@ class LoadTest : public testing::Test {
     const Result<trace::Run> run = load_run(paths);
     return run ? "none" : run.error().message;
   }
+  // The file of a rank in one of several runs; `job` says which.
+  void write_job(int rank, int world_size, const std::string& job) {
+    RingWriter::Options options;
+    options.path = dir_.file(fmt::format("rank_{}.ring", rank));
+    options.rank = Rank(rank);
+    options.world_size = world_size;
+    options.capacity = 64;
+    options.job = job;
+    auto writer = RingWriter::create(options);
+    ASSERT_TRUE(writer);
+    (*writer)->finish(End::clean);
+  }
   std::string write_ring(const std::string& name, int rank, int steps) {
     RingWriter::Options options;
     options.path = dir_.file(name);
@@ -69,26 +81,25 @@ TEST_F(LoadTest, WhatARankSaidBesideItsRingFileIsNoSecondRecording) {
 }
 
 TEST_F(LoadTest, OfSeveralRunsInOneFolderTheNewestIsRead) {
-  const auto write = [&](int rank, int world_size, const std::string& job) {
-    RingWriter::Options options;
-    options.path = dir_.file(fmt::format("rank_{}.ring", rank));
-    options.rank = Rank(rank);
-    options.world_size = world_size;
-    options.capacity = 64;
-    options.job = job;
-    auto writer = RingWriter::create(options);
-    ASSERT_TRUE(writer);
-    (*writer)->finish(End::clean);
-  };
-  write(0, 2, "1795564800000000002-7");
-  write(1, 3, "1795564800000000001-9");  // did not come to record in the later run
-  write(2, 3, "1795564800000000001-9");
+  write_job(0, 2, "1795564800000000002-7");
+  write_job(1, 3, "1795564800000000001-9");  // did not come to record in the later run
+  write_job(2, 3, "1795564800000000001-9");
   const trace::Run run = load({dir_.path()});
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_EQ(run.ranks[0].rank, Rank(0));
   EXPECT_EQ(run.world_size, 2);
   EXPECT_THAT(run.header_conflicts, IsEmpty());
   EXPECT_THAT(run.unknown, testing::Contains(HasSubstr("earlier runs of the job")));
+}
+
+// Ranks that fail before they have a store have marks of their own.
+TEST_F(LoadTest, OfOneAttemptAllMarksAreRead) {
+  write_job(0, 3, "1795564800000000003-7/5-1");
+  write_job(1, 3, "1795564800000000004-8/5-1");
+  write_job(2, 3, "1795564800000000001-9/5-0");
+  const trace::Run run = load({dir_.path()});
+  ASSERT_THAT(run.ranks, SizeIs(2));
+  EXPECT_EQ(run.ranks[1].rank, Rank(1));
 }
 
 TEST_F(LoadTest, AFolderWithAllForms) {

@@ -109,5 +109,17 @@ TEST(GlooDumps, ARankThatWasDumpedBeforeTheOthersIsNotMissed) {
   EXPECT_THAT(all_text(report), HasSubstr("the dumps were not taken at one moment"));
 }
 
+// Of two ranks of which one died, only one dump is left. It says that there was another rank.
+TEST(GlooDumps, TheDumpOfTheFirstRankAloneIsNotAWholeJob) {
+  for (const char* const file : {"rank_0", "rank_0.json"}) {
+    const auto run =
+        trace::load_run({LOCKSTEP_SOURCE_DIR "/tests/verify/gloo_dumps/skip/" + std::string(file)});
+    ASSERT_TRUE(run);
+    const Report report = verify(*run);
+    EXPECT_EQ(summary(report), "verdict inconclusive");
+    EXPECT_THAT(all_text(report), HasSubstr("no trace of ranks 1, 2 was given"));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -305,6 +305,26 @@ void add_left_out(const Context& context, const Break& broke, Finding& finding) 
       fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
 }
 
+std::vector<trace::Rank> members_of(const Context& context, trace::GroupId group) {
+  const auto found =
+      std::find_if(context.groups.begin(), context.groups.end(),
+                   [&](const GroupStreams& streams) { return streams.group == group; });
+  return found == context.groups.end() ? std::vector<trace::Rank>{} : found->members;
+}
+
+// Whether ranks wait in one call of the program, by its line and signature, in two groups of the
+// same ranks: these may have made the two in different orders, so that names are exchanged.
+bool may_have_exchanged_groups(const Context& context, const std::vector<std::size_t>& points) {
+  if (points.size() != 2) return false;
+  const auto call_at = [&](std::size_t i) -> const trace::Call& {
+    return context.call(waiting_call(context, context.where.wait_points[points[i]].waiting[0]));
+  };
+  const trace::Call& a = call_at(0);
+  const trace::Call& b = call_at(1);
+  return a.at.value != 0 && a.at == b.at && a.signature == b.signature && a.group != b.group &&
+         members_of(context, a.group) == members_of(context, b.group);
+}
+
 // The cycle as a finding.
 //
 // `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
@@ -330,6 +350,10 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
       f.culprits == context.ranks({breaks[0].rank})) {
     add_left_out(context, breaks[0], f);
+  }
+  if (f.rule == RuleId::cross_group_deadlock && may_have_exchanged_groups(context, points)) {
+    f.why += " They wait in one line of the program, but in different groups of the same ranks.";
+    f.fix += "; or, if they made these two groups in different orders, make them in one order";
   }
   if (all_point_to_point(context, points)) {
     if (context.semantics != CallSemantics::mpi && all_receive(context, points)) {

@@ -74,6 +74,12 @@ std::string difference_sentence(const Context& context, const Deviation& d) {
                          context.describe_location(d.got, d.seq), others);
     }
     case Deviation::Kind::swapped:
+      if (d.count > 2) {
+        return fmt::format(
+            "{} issued {} calls in another order than {}: first {}, in place of {} ({})", who,
+            d.count, others, context.describe_call(d.got), context.describe_call(d.expected),
+            location);
+      }
       return fmt::format("{} issued {} before {}; {} issued them the other way round ({})", who,
                          context.describe_call(d.got), context.describe_call(d.expected), others,
                          location);

@@ -1,6 +1,7 @@
 #include "verify/numbers/check_numbers.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -69,6 +70,32 @@ Cause explain_unchanged(const Context& context, const Unchanged& found) {
       fmt::format("{}, although {} had gradients in {} and the learning rate is not 0", which,
                   found.all || fault.names.size() > 1 ? "they" : "it", plural(fault.steps, "step"));
   if (!found.all) f.severity = Severity::note;
+  return out;
+}
+
+Cause explain_unreduced(const Context& context, const Unreduced& found) {
+  const bool some = found.ranks.size() < context.run.ranks.size();
+  Cause out = value_cause(context, RuleId::unsynchronised_step, found.n, {},
+                          some ? found.ranks : std::vector<std::uint32_t>{});
+  Finding& f = out.finding;
+  f.certainty = Certainty::observed;
+  f.ranks = context.ranks(found.ranks);
+  const std::string where =
+      fmt::format("({}, {})", context.describe_ranks(found.ranks), plural(found.steps, "step"));
+  if (found.backwards == 0) {
+    f.message = fmt::format(
+        "the optimizer made step {} without any gradient, after a backward of the model {}",
+        found.n, where);
+    f.why = "FSDP keeps gradients to itself until a backward reduces them";
+    f.fix = "call set_requires_gradient_sync(True) before the last micro-batch of each step";
+    return out;
+  }
+  f.message = fmt::format(
+      "in step {} the gradients of {} under no_sync() were zeroed before a reduction carried "
+      "them {}",
+      found.n, plural(found.backwards, "backward"), where);
+  f.why = "the update contains the last micro-batch alone";
+  f.fix = "call optimizer.zero_grad() once per update, not in each micro-batch";
   return out;
 }
 
@@ -160,8 +187,42 @@ bool are_averaged(const trace::Run& run, const ValueTable& table) {
   });
 }
 
+// Whether these are gradients that the optimizer reduces itself.
+bool left_to_optimizer(const Context& context, const Divergence& d) {
+  std::set<std::uint32_t> ranks;
+  std::int64_t elements = 0;
+  for (const ValueRow* row : d.rows) {
+    for (const Reading& r : row->readings) ranks.insert(r.rank);
+    elements += elements_of(context.run, *row->readings.front().mark);
+  }
+  return elements > 0 &&
+         reduced_by_optimizer(context.run, {ranks.begin(), ranks.end()}, d.n, elements);
+}
+
+// Whether the optimizer reduces what it got, so that its gradients may differ between ranks, and
+// what it adds up of them.
+bool optimizer_reduces(const Context& context, const ValueTable& table) {
+  const std::vector<Divergence> found = find_divergences(context.run, table, Phase::synced_grad);
+  return !found.empty() && std::all_of(found.begin(), found.end(), [&](const Divergence& d) {
+    return left_to_optimizer(context, d);
+  });
+}
+
+// Whether all of these are tensors that an optimizer keeps for a parameter: "exp_avg/w".
+bool are_optimizer_tensors(const trace::Run& run, const ValueTable& table, const Divergence& d) {
+  std::set<std::string_view> parameters;
+  for (const Series& series : table.series()) {
+    if (series.phase == Phase::param) parameters.insert(run.tables.str(series.name));
+  }
+  return std::all_of(d.rows.begin(), d.rows.end(), [&](const ValueRow* row) {
+    const std::string_view name = run.tables.str(row->name);
+    const std::size_t slash = name.find('/');
+    return slash != std::string_view::npos && parameters.contains(name.substr(slash + 1));
+  });
+}
+
 void add_divergences(const Context& context, const ValueTable& table, const SyncCalls& calls,
-                     Phase phase, bool averaged, std::vector<Link>& links,
+                     Phase phase, bool averaged, bool reduces, std::vector<Link>& links,
                      std::vector<std::string>& undecided) {
   for (const Divergence& d : find_divergences(context.run, table, phase)) {
     if (d.pattern == Divergence::Pattern::one_look && phase == Phase::param) {
@@ -175,6 +236,12 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
       cause.finding.certainty = Certainty::observed;
       cause.finding.why =
           "parameters agree again every few steps: they are averaged, not gradients";
+    }
+    if (reduces && (phase == Phase::synced_grad ||
+                    (phase == Phase::optim && are_optimizer_tensors(context.run, table, d)))) {
+      cause.finding.severity = Severity::note;
+      cause.finding.certainty = Certainty::observed;
+      cause.finding.why = "the optimizer reduces what it got itself: ranks have their own before";
     }
     if (clipped_before_reduced(context, table, d)) {
       cause.finding.why =
@@ -270,6 +337,7 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   const Reductions reductions = check_reductions(context, table, calls);
 
   const bool averaged = are_averaged(context.run, table);
+  const bool reduces = optimizer_reduces(context, table);
   std::vector<Link> links;
   for (ReductionCause& r : explain_reductions(context, reductions)) {
     const bool diverge = r.makes_ranks_differ();
@@ -282,11 +350,13 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
     links.push_back({fault.n, Phase::param, false, false, explain_decayed(context, fault)});
   }
   for (const Phase phase : {Phase::synced_grad, Phase::optim, Phase::param, Phase::buffer}) {
-    add_divergences(context, table, calls, phase, averaged, links, undecided);
+    add_divergences(context, table, calls, phase, averaged, reduces, links, undecided);
   }
   for (const UpdateFault& fault : find_still(context.run, table)) {
     links.push_back({fault.n, Phase::param, true, true, explain_still(context, fault)});
   }
+  if (const auto found = find_unreduced(context.run, table))
+    links.push_back({found->n, Phase::leftover, false, false, explain_unreduced(context, *found)});
   if (const auto random = find_equal_random(context.run, table)) {
     links.push_back(
         {random->n, Phase::leftover, false, false, explain_equal_random(context, *random)});

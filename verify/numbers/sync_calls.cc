@@ -125,4 +125,26 @@ std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const Value
   return out;
 }
 
+bool reduced_by_optimizer(const trace::Run& run, const std::vector<std::uint32_t>& ranks,
+                          std::int64_t n, std::int64_t elements) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+    const trace::RankTrace& trace = run.ranks[r];
+    bool inside = false;
+    std::int64_t reduced = 0;
+    for (const trace::Event& event : trace.events) {
+      if (event.kind == trace::EventKind::state) {
+        const trace::StateMark& mark = trace.states[event.index];
+        inside = inside || (mark.n == n && mark.kind == trace::StateMark::Kind::optim &&
+                            number_name(run.tables.str(mark.name)) == "lr");
+      } else if (event.kind == trace::EventKind::step) {
+        if (inside) break;
+      } else if (event.kind == trace::EventKind::issue && inside) {
+        const trace::Signature& s = run.tables.signatures[trace.calls[event.index].signature];
+        if (trace::is_reduction(s.op)) reduced += std::max<std::int64_t>(s.in_elements, 0);
+      }
+    }
+    return reduced >= elements;
+  });
+}
+
 }  // namespace lockstep::verify

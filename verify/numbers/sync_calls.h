@@ -48,4 +48,10 @@ class SyncCalls {
 std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const ValueTable& table,
                                               const SyncCalls& calls, const ValueRow& row);
 
+// Whether each of these ranks (indices) reduced at least `elements` values inside of the optimizer
+// of step n, that is after its learning rate was recorded: the gradients that the optimizer got are
+// then a rank's own. O(events of the ranks).
+bool reduced_by_optimizer(const trace::Run& run, const std::vector<std::uint32_t>& ranks,
+                          std::int64_t n, std::int64_t elements);
+
 }  // namespace lockstep::verify

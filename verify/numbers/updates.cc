@@ -229,6 +229,28 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
   return out;
 }
 
+std::optional<Unreduced> find_unreduced(const trace::Run& run, const ValueTable& table) {
+  std::optional<Unreduced> out;
+  std::set<std::int64_t> steps;
+  std::set<std::uint32_t> ranks;
+  for (const ValueRow& row : table.rows()) {  // by step
+    if (row.phase != Phase::optim) continue;
+    const std::string_view name = number_name(run.tables.str(row.name));
+    if (name != "lost" && name != "unreduced") continue;
+    steps.insert(row.n);
+    if (!out) out = Unreduced{row.n, 0, 0, {}};
+    for (const Reading& r : row.readings) {
+      ranks.insert(r.rank);
+      if (name == "lost" && row.n == out->n && r.mark->norm)
+        out->backwards = std::max(out->backwards, static_cast<std::size_t>(*r.mark->norm));
+    }
+  }
+  if (!out) return std::nullopt;
+  out->steps = steps.size();
+  out->ranks.assign(ranks.begin(), ranks.end());
+  return out;
+}
+
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table) {
   UpdateCollector found;
   std::unordered_map<std::string_view, trace::StringId> parameters;

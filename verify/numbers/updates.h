@@ -30,6 +30,17 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
 // recorder says so (kLeftover). O(marks).
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table);
 
+struct Unreduced {
+  std::int64_t n = 0;
+  std::size_t steps = 0;             // in how many steps it shows
+  std::size_t backwards = 0;         // that were lost in step n; 0: the step had no gradient at all
+  std::vector<std::uint32_t> ranks;  // rank indices that show it
+};
+
+// Finds steps in which gradients that were added up on the rank never came to be reduced, as
+// lockstep_watch counts them ("lost", "unreduced"). O(marks).
+std::optional<Unreduced> find_unreduced(const trace::Run& run, const ValueTable& table);
+
 // Finds parts of sharded parameters that an optimizer left out: they did not change in a step,
 // although they had a gradient and the other ranks' parts of the same parameter changed. An update
 // may also be too small to change a rounded value. So this counts only where the others' change is

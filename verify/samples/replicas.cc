@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include <boost/pending/disjoint_sets.hpp>
+
+#include "verify/numbers/value_table.h"
 
 namespace lockstep::verify {
 namespace {
@@ -52,6 +55,30 @@ bool joins_parts(const GroupStreams& group, const Traffic& traffic) {
   });
 }
 
+// The sets that lockstep_watch knows from how the program wrapped its model: ranks of one set have
+// recorded one name.
+std::vector<std::vector<std::uint32_t>> declared_sets(const trace::Run& run) {
+  constexpr std::string_view kDeclares = "data_replicas";
+  std::map<std::uint32_t, std::set<std::uint32_t>> by_name;
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    for (const trace::StateMark& mark : run.ranks[r].states) {
+      if (mark.kind == trace::StateMark::Kind::optim &&
+          number_name(run.tables.str(mark.name)) == kDeclares)
+        by_name[mark.name.value].insert(r);
+    }
+  }
+  std::vector<std::vector<std::uint32_t>> out;
+  std::set<std::uint32_t> taken;
+  for (const auto& [name, ranks] : by_name) {
+    const bool first = std::none_of(ranks.begin(), ranks.end(),
+                                    [&](std::uint32_t r) { return taken.contains(r); });
+    if (ranks.size() < 2 || !first) continue;
+    out.emplace_back(ranks.begin(), ranks.end());
+    taken.insert(ranks.begin(), ranks.end());
+  }
+  return out;
+}
+
 }  // namespace
 
 Replicas find_replicas(const Context& context) {
@@ -59,7 +86,8 @@ Replicas find_replicas(const Context& context) {
   Replicas out;
   out.partners.assign(traffic.messages.begin(), traffic.messages.end());
   if (traffic.naming.empty() && traffic.reducing.size() > 1) {
-    out.known = false;
+    out.sets = declared_sets(context.run);
+    out.known = !out.sets.empty();
     return out;
   }
   const auto ranks = static_cast<std::uint32_t>(context.run.ranks.size());

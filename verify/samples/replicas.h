@@ -18,8 +18,10 @@ struct Replicas {
 };
 
 // Ranks whose gradients are averaged are replicas: they share a group whose reductions name what
-// they carry, or the only group with reductions, or no call is recorded at all. Ranks that exchange
-// messages are parts of one model and no replicas of each other. O(calls + members of groups).
+// they carry, or the only group with reductions, or no call is recorded at all. Else the trace may
+// declare them ("data_replicas", an optimizer value that all ranks of a set have under one name).
+// Ranks that exchange messages are parts of one model and no replicas of each other. O(calls +
+// values + members of groups).
 Replicas find_replicas(const Context& context);
 
 }  // namespace lockstep::verify

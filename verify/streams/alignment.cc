@@ -98,8 +98,8 @@ void Alignment::apply(const Edit& edit, std::size_t deviant) {
     case EditKind::swapped:
       // Reference: a b. Deviant: b a. It passes both of its calls now, and then waits while the
       // reference passes its two.
-      c.next += 2;
-      c.held = 2;
+      c.next += edit.count;
+      c.held = edit.count;
       break;
     case EditKind::replaced:
     case EditKind::identity:

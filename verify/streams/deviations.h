@@ -3,7 +3,7 @@
 // The classes of a group (verify/streams/streams.h) are walked side by side. Where their next calls
 // do not agree, the classes split into parties. The largest party is the reference. Each other
 // class is explained by the cheapest edits that make its sequence agree with the reference again: a
-// call replaced, left out, added, or two calls swapped.
+// call replaced, left out, added, or calls in another order.
 //
 //   rank 0  all_reduce(a)  all_reduce(b)  all_reduce(c)
 //   rank 1  all_reduce(a)  all_reduce(c)                 b is left out: one deviation, although

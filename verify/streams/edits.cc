@@ -159,6 +159,7 @@ Edit EditFinder::find(Side ref, Side dev) {
     if (agrees_after(known->second, ref, dev)) return known->second;
   }
   if (const auto edit = across_steps(ref, dev)) return *edit;
+  if (const auto edit = in_another_order(ref, dev)) return *edit;
   Edit edit = cheapest(ref, dev);
   if (edit.kind == EditKind::replaced) edit = refine(edit, ref, dev);
   // The same operation on the same parameters: FSDP gathers them and later reduces their gradients.
@@ -191,6 +192,34 @@ std::optional<Edit> EditFinder::across_steps(const Side& ref, const Side& dev) c
   };
   if (expected < got) return Edit{EditKind::missing, calls_before(ref, got)};
   return Edit{EditKind::extra, calls_before(dev, expected)};
+}
+
+std::optional<Edit> EditFinder::in_another_order(const Side& ref, const Side& dev) {
+  const std::size_t most = std::min({kWindow, ref.left(), dev.left()});
+  const auto of_reference = [&](std::size_t i) { return ref.sequence.token(ref.next + i); };
+  std::vector<std::size_t> is_call;  // which of the reference's calls each of the deviant's is
+  std::vector<bool> used(most, false);
+  std::size_t end = 0;  // beyond all of these
+  do {
+    const std::size_t n = is_call.size();
+    if (n == most) return std::nullopt;
+    std::size_t i = 0;
+    while (i < most && (used[i] || !match(of_reference(i), dev.sequence.token(dev.next + n)))) ++i;
+    if (i == most) return std::nullopt;
+    used[i] = true;
+    is_call.push_back(i);
+    end = std::max(end, i + 1);
+  } while (end > is_call.size());
+  // Both begin with the same calls. Two are swapped, and a row that only moved is a rotation.
+  bool rotated = true;
+  for (std::size_t i = 1; i < end; ++i)
+    rotated = rotated && is_call[i] == (is_call[i - 1] + 1) % end;
+  if (end < 3 || rotated) return std::nullopt;
+  // Where some are alike, which is which stays open.
+  for (std::size_t i = 0; i < end; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (match(of_reference(i), of_reference(j))) return std::nullopt;
+  return Edit{EditKind::swapped, end};
 }
 
 std::optional<std::size_t> EditFinder::calls_until(const Side& ref, const Token& like) {

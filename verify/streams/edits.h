@@ -137,7 +137,7 @@ enum class EditKind : std::uint8_t {
   replaced,  // a call that differs in operation, size, type, …
   missing,   // the deviant left out `count` calls
   extra,     // the deviant issued `count` additional calls
-  swapped,   // the deviant issued two calls in the opposite order
+  swapped,   // the deviant issued `count` calls in another order, mostly two
   identity,  // the same call with other parameters
 };
 
@@ -178,6 +178,10 @@ class EditFinder {
   // calls. That is no matter of costs, which would take the few calls of a rank that hangs early in
   // its next step for additions, where the others still had many to make in theirs.
   std::optional<Edit> across_steps(const Side& ref, const Side& dev) const;
+  // Whether the deviant issued the reference's next calls, three or more, in an order of its own,
+  // as one that follows a set or a dictionary. Not where a row of calls only came earlier or later
+  // than the rest: as well the deviant may have left them out in this round. O(64 · 64).
+  std::optional<Edit> in_another_order(const Side& ref, const Side& dev);
   // The first edit of the cheapest script.
   Edit cheapest(const Side& ref, const Side& dev);
   // An omission that the script does not see, or an addition of more calls than its window holds: a

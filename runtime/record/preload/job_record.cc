@@ -53,12 +53,20 @@ std::uint64_t capacity() {
   return events;
 }
 
-// A mark for a run of the job: the time, and this process.
+// How often torchrun started the ranks before; nullptr: torchrun did not start this process.
+const char* restarts() { return std::getenv("TORCHELASTIC_RESTART_COUNT"); }
+
+// A mark for a run of the job: the time, this process and, under torchrun, which of its attempts it
+// is. By that ranks that fail before they have a store are known to be of one run.
 std::string new_run() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   // 19 digits until the year 2286, so that later runs are greater as texts.
-  return std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) + "-" +
-         std::to_string(::getpid());
+  std::string mark =
+      std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) + "-" +
+      std::to_string(::getpid());
+  if (const char* const attempt = restarts(); attempt != nullptr)
+    mark += "/" + std::to_string(::getppid()) + "-" + attempt;
+  return mark;
 }
 
 // Which run of the job this is: the mark that the first rank that asks puts into the store over
@@ -72,7 +80,7 @@ std::string run_of_job(const Group& group) {
         store = part->getUnderlyingNonPrefixStore();
       if (!store) return {};
       // torchrun's store outlives the ranks, and is used again when they are restarted.
-      const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+      const char* const attempt = restarts();
       const std::string key = std::string("lockstep/run/") + (attempt == nullptr ? "0" : attempt);
       const std::string mine = new_run();
       const std::vector<std::uint8_t> agreed =
@@ -223,7 +231,20 @@ void JobRecord::follow_from_start() {
     loaded_version_ = loaded_version();
     if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
       python->on_uncaught([this](const std::string& what) { raised(what); });
+    note_restart();
   });
+}
+
+void JobRecord::note_restart() {
+  const char* const attempt = restarts();
+  if (attempt == nullptr || std::string_view(attempt) == "0") return;
+  const std::optional<LaunchedRank> rank = started_as_rank();
+  const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
+  if (!rank || folder == nullptr) return;
+  const std::string name = folder + ("/rank_" + std::to_string(rank->rank));
+  std::error_code failed;
+  if (!fs::exists(name + ".ring", failed)) return;
+  std::ofstream(name + trace::ring::kStartedAgain) << attempt << "\n";
 }
 
 void JobRecord::raised(const std::string& what) {
@@ -278,6 +299,7 @@ bool JobRecord::make_ring(trace::RingWriter::Options options) {
   gpu_.emplace(*ring_, ::getenv);
   stack_file_ = name + ".stack";
   ::unlink(stack_file_.c_str());  // an earlier run's
+  ::unlink((name + trace::ring::kStartedAgain).c_str());
   return true;
 }
 

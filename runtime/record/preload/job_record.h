@@ -91,6 +91,9 @@ class JobRecord {
   // What other threads hold of calls that are over, before Python ends.
   void let_go_of_calls();
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
+  // Says beside the file of an earlier attempt that the launcher started this rank again. Otherwise
+  // a rank that is killed before it makes a group would leave no sign.
+  static void note_restart();
   static void at_exit(int status, void* job);
   static void at_exit_without_group(int status, void* job);
 

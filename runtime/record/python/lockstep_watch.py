@@ -48,6 +48,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 __all__ = ["watch"]
 
@@ -116,6 +117,30 @@ def _group_suffix(group: dist.ProcessGroup) -> str:
     return _ranks_suffix(dist.get_process_group_ranks(group), dist.get_world_size())
 
 
+def _fsdp_groups(module: torch.nn.Module) -> "list[Any]":
+    """What FSDP2 gathers together of a module; nothing where it does not shard this one."""
+    get = getattr(module, "_get_fsdp_state", None)
+    if get is None:
+        return []
+    state = get()
+    groups = getattr(state, "_fsdp_param_groups", None)  # one or none until torch 2.11
+    groups = [getattr(state, "_fsdp_param_group", None)] if groups is None else groups
+    return [group for group in groups if group is not None]
+
+
+def parameters_of_model(model: torch.nn.Module) -> "dict[str, torch.nn.Parameter]":
+    """A model's parameters by name. Between forward and backward FSDP has put whole ones into the
+    root; the parameters are the shards, which the optimizer holds."""
+    shards: "dict[int, torch.nn.Parameter]" = {}
+    for module in model.modules():
+        for group in _fsdp_groups(module):
+            for one in group.fsdp_params:
+                whole = getattr(one, "_unsharded_param", None)
+                if whole is not None:
+                    shards[id(whole)] = one.sharded_param
+    return {name: shards.get(id(p), p) for name, p in model.named_parameters()}
+
+
 class _Tensors:
     """What of a model is compared, over which ranks, and under which name."""
 
@@ -127,7 +152,7 @@ class _Tensors:
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             inner = model.module
             replicas = replicas if replicas is not None else model.process_group
-        self.parameters = dict(inner.named_parameters())
+        self.parameters = parameters_of_model(inner)
         by_prefix = replicas if isinstance(replicas, Mapping) else {"": replicas}
         # By parameter: the ranks that hold what this one holds, and the name for all of them.
         self._shared: "dict[str, tuple[list[int], str]]" = {}
@@ -140,6 +165,12 @@ class _Tensors:
         # The largest mesh of the model's DTensors: its dimensions say which ranks hold the same.
         meshes = [p.device_mesh for p in self.parameters.values() if isinstance(p, DTensor)]
         self._mesh = max(meshes, key=lambda m: m.mesh.numel(), default=None)
+        # Ranks that are known to train on other samples; none where the model does not show it.
+        self.data_replicas: "list[int]" = []
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            ranks = dist.get_process_group_ranks(model.process_group)
+            # Over all ranks, some may divide a sequence between them, and read the same.
+            self.data_replicas = ranks if len(ranks) < self._world_size else []
         self.tensor_ranks = self._tensor_ranks(inner)
         self._add_norms(inner)
         for name, where in tied.items():
@@ -158,10 +189,12 @@ class _Tensors:
         data: "set[str]" = set()  # dimensions over which FSDP splits
         split: "set[str]" = set()
         for module in model.modules():
-            state = getattr(module, "_get_fsdp_state", None)
-            group = getattr(state(), "_fsdp_param_group", None) if state is not None else None
-            if group is not None:
+            for group in _fsdp_groups(module):
                 mesh = group.mesh_info.mesh
+                # Shards may be of ranks that divide a sequence and read the same; replicas are not.
+                replicas = getattr(group.mesh_info, "replicate_mesh_dim", None)
+                if replicas is not None:
+                    self.data_replicas = _along(mesh, [replicas])
                 if mesh.mesh.numel() == self._mesh.mesh.numel():
                     return [dist.get_rank()]  # all of it, perhaps by other names
                 data.update(mesh.mesh_dim_names or ())
@@ -183,8 +216,8 @@ class _Tensors:
         for prefix, module in model.named_modules():
             if not _is_norm(module):
                 continue
-            for name, parameter in module.named_parameters(prefix, recurse=False):
-                if not isinstance(parameter, self._dtensor):
+            for name, _ in module.named_parameters(prefix, recurse=False):
+                if not isinstance(self.parameters.get(name), self._dtensor):
                     self._shared.setdefault(name, (everywhere, name))
 
     def _of_mesh(self) -> "list[int]":
@@ -344,8 +377,14 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
 class _Backwards:
     """What the backwards of a step find, and what becomes of their gradients."""
 
-    def __init__(self, parameters: "Mapping[str, torch.nn.Parameter]") -> None:
+    def __init__(self, parameters: "Mapping[str, torch.nn.Parameter]",
+                 accumulates: "Callable[[], bool]") -> None:
         self._parameters = parameters
+        self._accumulates = accumulates  # whether gradients now stay on the rank: DDP's no_sync()
+        self.ran = False  # some backward, in this step
+        # Backwards whose gradients were to be reduced with a later one's, and were zeroed instead.
+        self._lost = 0
+        self._ended = False, 0  # the last one: whether it was such, and _uses() then
         self.leftovers: "set[str]" = set()  # gradients that are as the last step left them
         self.discarded = 0  # backwards whose gradients were zeroed before a step used them
         # Gradients that may still be leftovers, with the address and version that the step left.
@@ -357,6 +396,7 @@ class _Backwards:
         """The optimizer made a step, or left it out. `looks`: the backwards of the next one count."""
         self.leftovers.clear()
         self.discarded, self._gave_gradients = 0, False
+        self.ran, self._lost = False, 0
         self._stepped_with.clear()
         if not looks or optimizer is None:
             return
@@ -374,8 +414,10 @@ class _Backwards:
         if number == self._newest:  # it came to another output before
             return
         self._newest = number
+        self.ran = True
         if self._gave_gradients and not self._some_gradient():
             self.discarded += 1
+            self._lost += self._ended == (True, self._uses())
         self._look_for_leftovers()
         # In a callback of a callback FSDP has set the gradients, which it does in one.
         queue = torch.autograd.Variable._execution_engine.queue_callback
@@ -383,6 +425,18 @@ class _Backwards:
 
     def _ends(self) -> None:
         self._gave_gradients = self._some_gradient()
+        self._ended = self._accumulates(), self._uses()
+
+    def _uses(self) -> int:
+        """Grows where gradients may have been used: with a change of the parameters, for which a
+        program needs no optimizer, and with a step of any optimizer, since a GAN's generator sends
+        its gradients through the discriminator."""
+        return _steps[0] + sum(p._version for p in self._parameters.values())
+
+    def lost(self) -> int:
+        """How many were lost before the one that is reduced. A program that never reduces in
+        backward may have kept the gradients elsewhere."""
+        return 0 if self._ended[0] else self._lost
 
     def _some_gradient(self) -> bool:
         return any(p.grad is not None and (p.grad.layout != torch.strided or bool(_local(p.grad).any()))
@@ -423,6 +477,7 @@ class Watch:
         self._mode: "dict[str, float]" = {}  # of the newest forward with gradients enabled
         self._step = 1
         self._began = False
+        self._told_replicas = False
         self._clipped = 0  # how often in this step
         # Of this step's gradients: they were recorded; and, once the program changed them by
         # clipping or unscaling, the norms that they had then, to notice a later change.
@@ -431,7 +486,11 @@ class Watch:
         self._unscaled = 1.0  # what they were multiplied by to unscale them
         self._not_recorded: "set[str]" = set()  # tensors of kinds whose values cannot be read
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
-        self.backwards = _Backwards(tensors.parameters)
+        wrapper = weakref.ref(model)
+        self.backwards = _Backwards(
+            tensors.parameters,
+            lambda: not getattr(wrapper(), "require_backward_grad_sync", True))
+        self._is_sharded = any(hasattr(m, "set_requires_gradient_sync") for m in model.modules())
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         self.follow(optimizer)
@@ -464,7 +523,7 @@ class Watch:
 
     def watches(self, model: torch.nn.Module) -> bool:
         """Whether this watches a parameter of the model."""
-        return any(id(p) in self._of_parameter for p in model.parameters())
+        return any(id(p) in self._of_parameter for p in parameters_of_model(model).values())
 
     def records(self) -> bool:
         """Whether values of this step are recorded."""
@@ -604,6 +663,11 @@ class Watch:
             digest = hashlib.blake2b(repr(numbers).encode(), digest_size=6).digest()
             self._record_number(self._step, f"batch{self._tensors.suffix(ranks)}",
                                 int.from_bytes(digest, "big"), True)
+        replicas = self._tensors.data_replicas
+        if len(replicas) > 1 and not self._told_replicas:
+            self._told_replicas = True
+            self._record_number(self._step, f"data_replicas{self._tensors.suffix(replicas)}",
+                                len(replicas), False)
         if dist.get_rank() == ranks[0]:
             torch.ops.lockstep.record_samples(self._step, numbers)
 
@@ -617,6 +681,12 @@ class Watch:
             if name in self.backwards.leftovers:
                 torch.ops.lockstep.record_value(self._step, f"leftover/{self._prefix}{name}",
                                                 torch.ones(1), "optim", False, False)
+        # FSDP keeps gradients to itself where their reduction is off in all micro-batches.
+        unreduced = self._is_sharded and self.backwards.ran and all(
+            p.grad is None for p in self._tensors.parameters.values())
+        for name, number in (("lost", self.backwards.lost()), ("unreduced", int(unreduced))):
+            if number:
+                self._record_number(self._step, name, number, False)
         for name, shared in self._random:
             torch.ops.lockstep.record_value(self._step, self._prefix + name, self._random_state(),
                                             "optim", shared, False)
@@ -712,6 +782,7 @@ class Watch:
 
 
 watches: "list[Watch]" = []  # of the models that there are
+_steps = [0]  # of all optimizers
 _numbers = itertools.count(1)  # of all that were made
 
 
@@ -726,9 +797,14 @@ def _end() -> None:
             watching.end()
 
 
+def _count_step(*_: Any) -> None:
+    _steps[0] += 1
+
+
 def _listen() -> None:
     """Hears of clipping and of skipped updates, which no hook of PyTorch's tells, and of the end."""
     atexit.register(_end)
+    register_optimizer_step_post_hook(_count_step)
     module = torch.nn.utils.clip_grad
     inner = getattr(module, "_clip_grads_with_norm_", None)
     if inner is not None:

@@ -48,7 +48,8 @@ def _model_of(optimizer: torch.optim.Optimizer, steps: bool) -> Optional[torch.n
     roots = []
     for module in _roots():
         with contextlib.suppress(AttributeError):  # its __init__ did not come to its end
-            roots.append((module, {id(p): p for p in module.parameters()}))
+            held = lockstep_watch.parameters_of_model(module)
+            roots.append((module, {id(p): p for p in held.values()}))
     if steps and all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
         # It was made before the model was copied, moved or sharded, and changes other tensors.
         counts = {i for _, held in roots for i, p in held.items() if p.grad is not None}

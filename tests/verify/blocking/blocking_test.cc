@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
+#include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
@@ -18,6 +20,28 @@ TEST(Blocking, TwoGroupsInOppositeOrdersAreADeadlock) {
   EXPECT_EQ(
       judge({groups + "all_reduce g=a n=4 open; hung", groups + "all_reduce g=b n=4 open; hung"}),
       "cross-group-deadlock error proven group=a seq=0\nverdict findings");
+}
+
+TEST(Blocking, OneLineInTwoGroupsMayBeGroupsThatWereMadeInOtherOrders) {
+  const auto judged = [](const std::string& other_line) {
+    const auto rank = [](int r, const std::string& group, const std::string& at) {
+      return header_line(r, 2) + json_line({{"group", "a"}, {"ranks", {0, 1}}}) +
+             json_line({{"group", "b"}, {"ranks", {0, 1}}}) +
+             issue_line(0, group, "all_reduce", {{"in", {{4}}}, {"at", at}}) +
+             event_line("wait", 0) + end_line("hung");
+    };
+    const Report report =
+        verify(run_from_text({rank(0, "a", "train.py:7"), rank(1, "b", other_line)}));
+    EXPECT_EQ(report.findings.at(0).rule, RuleId::cross_group_deadlock);
+    return report.findings[0].fix;
+  };
+  EXPECT_THAT(judged("train.py:7"), HasSubstr("made these two groups in different orders"));
+  EXPECT_THAT(judged("train.py:9"), Not(HasSubstr("different orders")));
+}
+
+TEST(Blocking, AReceiveFromAnyRankNamesNone) {
+  const Report report = verify(program({"recv_any n=4 open; hung", "barrier open; hung"}));
+  EXPECT_THAT(report.findings.at(0).message, HasSubstr("waits in recv_any of 4 (call 0"));
 }
 
 TEST(Blocking, ThoseWhoseFilesEndBesideACycleAreNotItsCause) {
@@ -95,6 +119,24 @@ TEST(Blocking, AStageThatExpectsAMicroBatchMoreIsNamed) {
       judge({stage(0, 2, "recv peer=1 n=4 open; hung"), stage(1, 2, "recv peer=2 n=4 open; hung"),
              stage(2, 2, "recv peer=1 n=4 open; hung")}),
       HasSubstr("p2p-cycle error proven culprits=2"));
+}
+
+TEST(Blocking, AStageThatExpectsAsManyMicroBatchesAsBeforeIsNotNamed) {
+  const auto times = [](int n, const std::string& calls) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += calls;
+    return out;
+  };
+  const auto rank = [&](const std::string& forward, const std::string& backward, int n,
+                        const std::string& end) {
+    return times(4, forward) + times(4, backward) + "all_reduce n=1; " + times(n, forward) + end;
+  };
+  EXPECT_THAT(
+      judge({rank("send peer=1 n=4; ", "recv peer=1 n=4; ", 3, "send peer=1 n=4 open; hung"),
+             rank("recv peer=0 n=4; send peer=2 n=4; ", "recv peer=2 n=4; send peer=0 n=4; ", 3,
+                  "recv peer=2 n=4 open; hung"),
+             rank("recv peer=1 n=4; ", "send peer=1 n=4; ", 3, "recv peer=1 n=4 open; hung")}),
+      testing::AllOf(HasSubstr("p2p-cycle"), Not(HasSubstr("culprits=2"))));
 }
 
 TEST(Blocking, OfNeighboursThatAllReceiveFirstNobodyIsNamed) {

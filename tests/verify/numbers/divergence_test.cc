@@ -153,6 +153,35 @@ TEST(GradDivergence, WhereParametersAreAveragedInsteadItIsANote) {
   EXPECT_EQ(verify(t.run()).verdict, Verdict::clean);
 }
 
+// An optimizer that averages the gradients itself, before or after its momentum.
+TEST(GradDivergence, WhereTheOptimizerReducesItIsANote) {
+  const auto rank = [](int r, const std::string& op, int elements, bool momentum_differs) {
+    const auto state = [](int n, const char* name, const char* kind, const std::string& hash) {
+      LineKeys keys = {{"ev", "state"}, {"n", n},       {"name", name},
+                       {"kind", kind},  {"hash", hash}, {"shape", {4}}};
+      if (kind == std::string("grad")) keys["when"] = "synced";
+      return json_line(keys);
+    };
+    std::string out = header_line(r, 2) + world_line(2) + state(0, "w", "param", "1");
+    for (int n = 1; n < 4; ++n) {
+      out += state(n, "w", "grad", fmt::format("{}{}", n, r)) + state(n, "lr", "optim", "5") +
+             issue_line(n, "world", op, {{"in", {{elements}}}}) + event_line("complete", n) +
+             state(n, "buf/w", "optim", momentum_differs ? fmt::format("{}{}", n, r) : "6") +
+             json_line({{"ev", "step"}, {"n", n}}) + state(n, "w", "param", std::to_string(n + 1));
+    }
+    return out + end_line("clean");
+  };
+  const auto judged = [&](const std::string& op, int elements, bool momentum_differs) {
+    return verify(run_from_text(
+        {rank(0, op, elements, momentum_differs), rank(1, op, elements, momentum_differs)}));
+  };
+  EXPECT_TRUE(is_note(judged("all_reduce", 4, false), RuleId::grad_divergence));
+  EXPECT_EQ(summary(judged("all_reduce", 4, true)), "verdict clean");
+  const std::string found = "grad-divergence error proven step=1";
+  EXPECT_THAT(summary(judged("broadcast", 4, false)), HasSubstr(found));
+  EXPECT_THAT(summary(judged("all_reduce", 1, false)), HasSubstr(found)) << "a norm";
+}
+
 TEST(BufferDivergence, IsAWarningUnlessBroadcastsKeepThemTogether) {
   const auto rank = [](int r, bool broadcast) {
     std::string out = header_line(r, 2) + world_line(2);

@@ -226,6 +226,28 @@ TEST(Discarded, ARankThatZeroesItsGradientsWithoutAStep) {
       << "all together: the model has a further loss";
 }
 
+TEST(UnsynchronisedStep, MicroBatchesThatNoReductionCarried) {
+  const auto judged = [](const std::string& name, double value) {
+    TinyTraining t = training();
+    return with_fault(t, [&](TinyTraining& x) {
+      for (std::uint32_t r = 0; r < kWorld; ++r)
+        x.line(r, fmt::format(R"({{"ev":"state","n":{},"name":"{}","kind":"optim","norm":{},)"
+                              R"("sharded":true}})",
+                              x.step_number(), name, value));
+      x.backward();
+      x.record_local();
+      x.average_all();
+      x.finish();
+    });
+  };
+  const Report lost = judged("lost", 2);
+  EXPECT_EQ(summary(lost), "unsynchronised-step error observed step=2\nverdict findings");
+  EXPECT_THAT(lost.findings[0].message, HasSubstr("the gradients of 2 backwards under no_sync()"));
+  const Report none = judged("model2.unreduced", 1);
+  EXPECT_EQ(summary(none), "unsynchronised-step error observed step=2\nverdict findings");
+  EXPECT_THAT(none.findings[0].message, HasSubstr("without any gradient"));
+}
+
 // The state of each rank's random numbers in two steps.
 Report drawn(const std::vector<std::string>& states) {
   TinyTraining t = training();

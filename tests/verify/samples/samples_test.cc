@@ -172,6 +172,37 @@ TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
   EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("which ranks are replicas")));
 }
 
+// As lockstep_watch declares them for hybrid sharding: ranks 0 and 2, and 1 and 3.
+TEST(NoSharding, DeclaredReplicasWhereSeveralGroupsReduce) {
+  const auto rank = [](int r, int samples_of) {
+    std::string out = header_line(r, 4) +
+                      R"({"group":"shard","ranks":[0,1,2,3]})"
+                      "\n" +
+                      R"({"group":"replicate","ranks":[0,1,2,3]})"
+                      "\n" +
+                      json_line({{"ev", "state"},
+                                 {"n", 1},
+                                 {"name", r % 2 == 0 ? "data_replicas@0,2" : "data_replicas@1,3"},
+                                 {"kind", "optim"},
+                                 {"hash", "2"},
+                                 {"sharded", true}});
+    for (int n = 0; n < 3; ++n) {
+      out +=
+          data_line(static_cast<std::size_t>(n + 1), {8 * n + samples_of, 8 * n + samples_of + 4});
+      for (const std::string group : {"shard", "replicate"}) {
+        const int id = 2 * n + (group == "shard" ? 0 : 1);
+        out += issue_line(id, group, "all_reduce", {{"in", {{4}}}}) + event_line("complete", id);
+      }
+    }
+    return out + end_line("clean");
+  };
+  EXPECT_EQ(summary(verify(run_from_text({rank(0, 0), rank(1, 1), rank(2, 2), rank(3, 3)}))),
+            "verdict clean");
+  const Report report = verify(run_from_text({rank(0, 0), rank(1, 1), rank(2, 0), rank(3, 3)}));
+  EXPECT_EQ(summary(report), "no-sharding error observed step=1\nverdict findings");
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(trace::Rank(0), trace::Rank(2)));
+}
+
 TEST(BroadcastAsSync, OneRanksBatchForAll) {
   Job job;
   job.shard = false;

@@ -14,10 +14,10 @@
 // - pg_status is keyed by pg_id, which differs between ranks; entries connect it to a group's name.
 //   For groups with point-to-point calls its numbers mix both counters, so they are ignored.
 // - Gloo's entries stay "scheduled": `retired` says that they completed. Its dumps hold neither
-//   messages nor the members of groups (pg_config has one entry without a name, whose ranks are
-//   those within the group that was made last), and threads complete calls out of order, so that
-//   pg_status lags. No watchdog writes them: they say nothing about whether a rank hangs
-//   (link_dumps.cc).
+//   messages nor the members of groups. (pg_config has one entry without a name, whose ranks are
+//   those within the group that was made last: the job has at least as many.) Threads complete
+//   calls out of order, so that pg_status lags. No watchdog writes them: they say nothing about
+//   whether a rank hangs (link_dumps.cc).
 // - The calls of a coalesced batch stay "scheduled" too; only the closing `coalesced` entry has the
 //   batch's state.
 // - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
@@ -91,6 +91,11 @@ class DumpReader {
       trace_.backend = trace_.calls.empty() ? "" : "gloo";
     }
     builder_.finish();
+    if (only_gloo_ && least_world_ > 0) {  // link_dumps compares it with the other dumps
+      trace_.world_size = std::max(least_world_, trace_.rank.value + 1);
+      for (const auto& group : trace_.groups)
+        trace_.world_size = std::max(trace_.world_size, group.ranks.highest().value + 1);
+    }
     return std::move(trace_);
   }
 
@@ -126,9 +131,14 @@ class DumpReader {
       const std::string_view name = tree_.text(pairs[i]);
       if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
       const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
-      if (name.empty() || ranks == nullptr) continue;  // as in Gloo's dumps
+      if (ranks == nullptr) continue;
       std::vector<Rank> members;
       if (!spend(tree_.text(*ranks).size())) return;
+      if (name.empty()) {  // in Gloo's dumps: some group has as many members
+        if (!parse_ranks(tree_.text(*ranks), members)) continue;
+        for (const Rank r : members) least_world_ = std::max(least_world_, r.value + 1);
+        continue;
+      }
       if (!parse_ranks(tree_.text(*ranks), members)) {
         damage(fmt::format("pg_config: the ranks of group {} are not a list", printable(name)));
         continue;
@@ -534,6 +544,7 @@ class DumpReader {
   std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
   std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> locations_;
   std::int64_t next_id_ = 0;
+  std::int32_t least_world_ = 0;  // how many ranks the job has at least; 0: not known
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;
   std::size_t budget_ = 0;  // values that may still be visited: see spend()

@@ -104,6 +104,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
   std::set<GroupId> point_to_point;
   for (const RankTrace& trace : traces) {
     world = std::max(world, trace.rank.value + 1);
+    if (trace.world_size < kMaxWorldSize) world = std::max(world, trace.world_size);
     for (const auto& membership : trace.groups) {
       world = std::max(world, membership.ranks.back().value + 1);
       for (const Rank r : membership.ranks) world = std::max(world, r.value + 1);

@@ -19,6 +19,10 @@ inline constexpr std::uint32_t kHeaderBytes = 4096;
 // Join). It has no use for the result, and need not wait for it.
 inline constexpr std::string_view kJoinTag = "join";
 
+// Ends the name of the file that a rank which torchrun started again puts beside the ring file of
+// its last attempt, until it makes its own.
+inline constexpr char kStartedAgain[] = ".started";
+
 enum class RecordKind : std::uint16_t {
   none = 0,
   issue = 1,

@@ -36,6 +36,8 @@ class RingWriter {
     std::string backend;  // "gloo", "nccl"
     std::string program;
     // The same in all ranks of one run of a job, and growing from run to run; empty: not known.
+    // After a "/" which attempt of a launcher it is: the same in ranks that have marks of their
+    // own.
     std::string job;
     std::uint64_t capacity = 1 << 16;  // records; rounded up to a power of two
     std::uint64_t table_bytes = 4 << 20;

@@ -478,6 +478,44 @@ class Faults(Forked):
     def test_a_weight_decay_that_differs(self) -> None:
         self.assert_found("decay", "rank-local-decision", 1, ["weight_decay"])
 
+    def test_micro_batches_none_of_which_is_reduced(self) -> None:
+        self.assert_found("accumulated", "grad-divergence", 3, [
+            "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
+
+    def test_gradients_that_are_zeroed_in_each_micro_batch(self) -> None:
+        self.assert_found("zeroed", "unsynchronised-step", 1, [])
+
+    def test_a_step_whose_micro_batches_are_all_without_reduction(self) -> None:
+        self.assert_found("unreduced", "unsynchronised-step", 2, [])
+
+    def test_adapters_that_each_rank_makes_with_its_own_seed(self) -> None:
+        self.assert_found("adapters", "param-divergence", 0, ["0.down"])
+
+    def test_a_teacher_that_one_rank_does_not_update(self) -> None:
+        self.assert_found("teacher", "param-divergence", 2, [
+            f"teacher.{name}" for name in ("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias")])
+
+    def test_activations_that_one_rank_recomputes_with_another_mask(self) -> None:
+        self.assert_found("recomputed", "grad-divergence", 1, ["norm.weight", "norm.bias"])
+
+    def test_a_norm_on_parts_of_a_sequence(self) -> None:
+        self.assert_found("sequence", "grad-divergence", 1, ["norm.weight"])
+
+    def test_moments_of_an_older_checkpoint(self) -> None:
+        self.assert_found("moments", "rank-local-decision", 0, [
+            f"{moment}/{name}" for name in ("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias")
+            for moment in ("exp_avg", "exp_avg_sq")])
+
+    def test_a_loss_scale_that_grows_on_one_rank(self) -> None:
+        self.assert_found("scalers", "rank-local-decision", 3, ["loss_scale"])
+
+    def test_replicas_of_shards_that_read_the_same_samples(self) -> None:
+        self.assert_found("hybrid_samples", "no-sharding", 1, [], ranks=4)
+
+    def test_an_optimizer_that_reduces_what_ranks_added_up(self) -> None:
+        report = self.run_to_its_end("silent_faults.py", "reduces_itself")
+        self.assertEqual(report["verdict"], "clean", report)
+
     def test_experts_whose_gradients_are_divided_by_the_wrong_world(self) -> None:
         self.assert_found("experts", "reduction-wrong", 1, [
             "expert.weight@0,2", "expert.bias@0,2", "expert.weight@1,3", "expert.bias@1,3"], ranks=4)
@@ -505,6 +543,9 @@ class Unwatched(Forked):
 
     def test_an_optimizer_that_holds_the_parameters_before_they_were_sharded(self) -> None:
         self.assert_found("early", "no-update", 1, ["0.weight"])
+
+    def test_parameters_of_a_root_that_are_gathered_when_the_watch_begins(self) -> None:
+        self.assert_found("root", "rank-local-decision", 1, ["3.weight"])
 
     def test_a_second_model_whose_first_step_a_rank_leaves_out(self) -> None:
         self.assert_found("outliers", "rank-local-decision", 1, [])
@@ -556,6 +597,17 @@ class Command(Preloaded):
         self.assertIn("rank 1 raised an exception: FileNotFoundError: no checkpoint", done.stdout)
         self.assertIn("(restarts.py:", done.stdout)
         self.assertNotIn("no such file", done.stdout, "the exception of the first attempt")
+
+    def test_ranks_that_all_fail_before_their_first_group(self) -> None:
+        done = self.run_command(["restarts.py", "both"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("in 2 ranks", done.stdout)
+        self.assertIn("raised an exception: FileNotFoundError: no checkpoint", done.stdout)
+
+    def test_a_rank_that_is_killed_before_its_first_group(self) -> None:
+        done = self.run_command(["restarts.py", "killed"])
+        self.assertIn("rank 1 raised an exception: ValueError: no such file", done.stdout)
+        self.assertRegex(done.stderr, "1 (was|were) started again, and ended before (its|their) first")
 
     def test_a_job_that_can_never_continue_is_ended(self) -> None:
         done = self.record("inference", "skip")

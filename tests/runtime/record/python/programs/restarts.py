@@ -1,11 +1,13 @@
 """A launcher that starts its ranks again after one of them failed, as torchrun --max-restarts does.
 
-usage: restarts.py [early]       starts two ranks, twice
+usage: restarts.py [VARIANT]     starts two ranks, twice
        restarts.py VARIANT 0|1   a rank. In the first attempt rank 1 raises, and its threads take their
-                                 time. early: in the second one it raises before it makes a group
+                                 time. In the second one, before they make a group: early: rank 1
+                                 raises; both: both do; killed: rank 1 is killed
 """
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,9 +24,10 @@ def launch(variant):
             port = str(probe.getsockname()[1])
         ranks = [subprocess.Popen([sys.executable, "-B", __file__, variant, str(attempt)], env={
             **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}) for rank in range(RANKS)]
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+            "TORCHELASTIC_RESTART_COUNT": str(attempt)}) for rank in range(RANKS)]
         failed = ranks[1].wait() != 0
-        if failed:
+        if failed and (variant, attempt) != ("both", 1):
             ranks[0].kill()
         failed |= ranks[0].wait() != 0
     return failed
@@ -33,8 +36,11 @@ def launch(variant):
 def train(variant, attempt):
     import torch
     import torch.distributed as dist
-    if variant == "early" and attempt == 1 and os.environ["RANK"] == "1":
+    rank = os.environ["RANK"]
+    if attempt == 1 and (variant == "both" or (variant == "early" and rank == "1")):
         raise FileNotFoundError("no checkpoint")
+    if attempt == 1 and variant == "killed" and rank == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
     dist.init_process_group("gloo")
     for step in range(3):
         if attempt == 0 and step == 1 and dist.get_rank() == 1:

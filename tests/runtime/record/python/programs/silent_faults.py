@@ -503,8 +503,217 @@ def adversaries():
         (discriminator(data(step)) - discriminator(made.detach())).square().mean().backward()
         of_discriminator.step()
         of_generator.zero_grad()
-        discriminator(made).square().mean().backward()
+        with discriminator.no_sync():  # these gradients of it are of no use
+            discriminator(made).square().mean().backward()
         of_generator.step()
+
+
+def accumulated():
+    """The last micro-batch of step 3 is under no_sync(), too, so that nobody reduces: step 3."""
+    import contextlib
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    for step in range(STEPS):
+        for micro in range(3):
+            reduces = micro == 2 and not (WRONG and step == 2)
+            with contextlib.nullcontext() if reduces else net.no_sync():
+                (net(data(3 * step + micro)).square().mean() / 3).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def adapters():
+    """LoRA in bfloat16, by hand: the adapters are made with a seed of the rank: 0.down in step 0."""
+
+    class Adapted(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner.requires_grad_(False)
+            torch.manual_seed(RANK if WRONG else 0)
+            self.down = nn.Parameter(torch.randn(2, inner.in_features, dtype=inner.weight.dtype))
+            self.up = nn.Parameter(torch.zeros(inner.out_features, 2, dtype=inner.weight.dtype))
+
+        def forward(self, x):
+            return self.inner(x) + x @ self.down.T @ self.up.T
+
+    net = model().bfloat16().requires_grad_(False)
+    net[0] = Adapted(net[0])
+    trained = [p for p in net.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=0.01)
+    watch(net, optimizer, replicas=dist.group.WORLD)
+    train(net, optimizer, lambda step: average_gradients(trained),
+          lambda step: net(data(step).bfloat16()).float())
+
+
+def teacher():
+    """A model and its average over the steps in one module; rank 1 leaves out an update: step 2."""
+    import copy
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.student = model()
+            self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+
+        def forward(self, x):
+            return self.student(x) - self.teacher(x + 1)
+
+    net = DDP(Both())
+    optimizer = torch.optim.SGD(net.module.student.parameters(), lr=0.1)
+    watch(net, optimizer)
+
+    def follow(step):
+        if WRONG and RANK == 1 and step == 1:
+            return
+        with torch.no_grad():
+            for mean, p in zip(net.module.teacher.parameters(), net.module.student.parameters()):
+                mean.lerp_(p, 0.1)
+
+    train(net, optimizer, after_step=follow)
+
+
+def recomputed():
+    """Rank 1 recomputes its activations with another dropout mask than its tensor group: norm.* in step 1."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Dropped(Block):
+        def forward(self, x):
+            return self.down(torch.relu(self.up(nn.functional.dropout(self.norm(x), 0.5))))
+
+    mesh = mesh_of((WORLD,), ("tp",))
+    torch.manual_seed(0)
+    net = Dropped()
+    split_linears(net, mesh)
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+
+    def output(step):
+        torch.manual_seed(step)
+        return checkpoint(net, torch.randn(4, 8, requires_grad=True), use_reentrant=False,
+                          preserve_rng_state=not (WRONG and RANK == 1))
+
+    train(net, optimizer, output=output)
+
+
+def sequence():
+    """A norm on parts of a sequence, in bfloat16, without SequenceParallel: norm.weight in step 1."""
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module)
+    mesh = mesh_of((WORLD,), ("tp",))
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"norm": nn.RMSNorm(8), "up": nn.Linear(8, 16), "down": nn.Linear(16, 8)}).bfloat16()
+    plan = {"up": ColwiseParallel(input_layouts=Shard(1)), "down": RowwiseParallel(output_layouts=Shard(1))}
+    parallelize_module(net, mesh, plan if WRONG else {**plan, "norm": SequenceParallel()})
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+
+    def output(step):
+        torch.manual_seed(step)
+        mine = torch.randn(2, 8, 8).bfloat16().chunk(WORLD, 1)[RANK].contiguous()
+        normed = net["norm"](mine if WRONG else DTensor.from_local(mine, mesh, [Shard(1)]))
+        return net["down"](torch.relu(net["up"](normed))).float()
+
+    train(net, optimizer, output=output)
+
+
+def moments():
+    """Rank 1 loads the optimizer of an older checkpoint: its moments differ in step 0."""
+    import copy
+    net = DDP(model().bfloat16())
+    saved = []
+
+    def a_step(optimizer, step):
+        net(data(step).bfloat16()).float().square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    before = torch.optim.AdamW(net.parameters())
+    for step in range(2):
+        a_step(before, step)
+        saved.append(copy.deepcopy(before.state_dict()))
+    optimizer = torch.optim.AdamW(net.parameters())
+    optimizer.load_state_dict(saved[0 if WRONG and RANK == 1 else 1])
+    watch(net, optimizer)
+    for step in range(2, 2 + STEPS):
+        a_step(optimizer, step)
+
+
+def scalers():
+    """Rank 1's GradScaler doubles its scale after two steps, the others' later: loss_scale in step 3."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2 if WRONG and RANK == 1 else 1000)
+    watch(net, optimizer)
+    for step in range(STEPS):
+        scaler.scale(net(data(step)).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+
+def hybrid_samples():
+    """Hybrid sharding: the sampler takes the rank among the shards for the rank: step 1."""
+    mesh = mesh_of((2, WORLD // 2), ("replicate", "shard"))
+    net = sharded(model(), mesh)
+    optimizer = torch.optim.AdamW(net.parameters())
+    samples = TensorDataset(torch.randn(96, 8, generator=torch.Generator().manual_seed(1)))
+    sampler = (DistributedSampler(samples, WORLD // 2, mesh["shard"].get_local_rank()) if WRONG
+               else DistributedSampler(samples))
+    batches = DataLoader(samples, 4, sampler=sampler)
+    watch(net, optimizer, batches)
+    train_on((batch for (batch,) in batches), net, optimizer)
+
+
+def zeroed():
+    """zero_grad() in each micro-batch, so that only the last one's gradients are left: step 1."""
+    import contextlib
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    for step in range(STEPS):
+        for micro in range(3):
+            if WRONG or micro == 0:
+                optimizer.zero_grad()
+            with contextlib.nullcontext() if micro == 2 else net.no_sync():
+                (net(data(3 * step + micro)).square().mean() / 3).backward()
+        optimizer.step()
+
+
+def unreduced():
+    """FSDP2, accumulating: the reduction is off in all micro-batches of step 2."""
+    net = sharded(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    for step in range(STEPS):
+        for micro in range(2):
+            net.set_requires_gradient_sync(micro == 1 and not (WRONG and step == 1))
+            (net(data(2 * step + micro)).square().mean() / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def reduces_itself():
+    """Right: the optimizer averages what each rank added up of its own gradients."""
+
+    class Averaging(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {"lr": 0.01})
+
+        @torch.no_grad()
+        def step(self):
+            for p in self.param_groups[0]["params"]:
+                momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                momentum.mul_(0.9).add_(p.grad)
+                averaged = momentum.clone()
+                dist.all_reduce(averaged)
+                p.sub_(averaged, alpha=0.01 / WORLD)
+
+    net = model()
+    optimizer = Averaging(net.parameters())
+    watch(net, optimizer, replicas=dist.group.WORLD)
+    train(net, optimizer)
 
 
 dist.init_process_group("gloo")

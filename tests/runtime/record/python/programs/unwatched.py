@@ -106,6 +106,20 @@ def early():
         net.zero_grad()
 
 
+def root():
+    """FSDP2, which has the root's parameters whole at the first backward; rank 1's optimizer lacks one: step 1."""
+    from torch.distributed.fsdp import fully_shard
+    net = model()
+    fully_shard(net[0])
+    fully_shard(net)
+    optimizer = torch.optim.SGD([p for name, p in net.named_parameters()
+                                 if not (WRONG and RANK == 1 and name == "3.weight")], lr=0.1)
+    for step in range(4):
+        net(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        net.zero_grad()
+
+
 def outliers():
     """Rank 1 leaves out its first step: it is a step behind from step 1 on. Two models, one after the other."""
     for first in (False, True):

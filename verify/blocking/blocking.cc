@@ -221,8 +221,8 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
       !records_completion(context.run, context.semantics)) {
     if (is_new_kind_of_message(context, point)) return explain_message(context, point);
     if (issued_alone(context) && point.missing == wait.roots &&
-        went_past_message(context, point, root)) {
-      return left_out_message(context, point, root);
+        went_past_message(context, point, wait.roots[0])) {
+      return left_out_message(context, point, wait.roots[0]);
     }
   }
   if (is_new_to_most(context, wait, point)) {

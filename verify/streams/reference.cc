@@ -115,10 +115,24 @@ class Choice {
     }
     // The call of the earliest step: the other parties skipped it and are in a later step.
     if (loop_varies || !at_.are_steps_comparable()) return std::nullopt;
-    return only([&](std::size_t c) {
+    const auto earliest = only([&](std::size_t c) {
       return std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
         return at_.next_token(c).step <= at_.next_token(parties_[p][0]).step;
       });
+    });
+    return earliest && was_skipped(*earliest) ? earliest : std::nullopt;
+  }
+
+  // Whether the others, which are in a later step, skipped the call of this party, and it is not one
+  // too many: it is familiar, or the others make it in a step to come. In a first step nothing else
+  // shows which of the two it is.
+  bool was_skipped(std::size_t party) {
+    const std::size_t cursor = parties_[party][0];
+    if (at_.was_made_before(cursor)) return true;
+    const Token call = at_.next_token(cursor);
+    return std::any_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
+      const std::size_t other = at_.longest(parties_[p]);
+      return p != party && at_.sequence(other).seen_after(at_.cursors()[other].next, call);
     });
   }
 

@@ -33,11 +33,11 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// Whether the first rank of each message waits to receive it.
-bool all_receive(const Context& context, const std::vector<std::size_t>& points) {
+// Whether the first rank of each message waits in this operation, a send or a receive.
+bool all_wait_in(const Context& context, const std::vector<std::size_t>& points, trace::Op op) {
   return std::all_of(points.begin(), points.end(), [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];
-    return context.op(waiting_call(context, point.waiting[0])) == trace::Op::recv;
+    return context.op(waiting_call(context, point.waiting[0])) == op;
   });
 }
 
@@ -190,7 +190,7 @@ RuleId rule_of_cycle(const Context& context, const std::vector<std::size_t>& poi
   };
   if (all_point_to_point(context, points)) {
     // In MPI programs, ranks that all receive from each other mostly forgot to send.
-    return context.semantics == CallSemantics::mpi && all_receive(context, points)
+    return context.semantics == CallSemantics::mpi && all_wait_in(context, points, trace::Op::recv)
                ? RuleId::p2p_unmatched
                : RuleId::p2p_cycle;
   }
@@ -356,9 +356,14 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     f.fix += "; or, if they made these two groups in different orders, make them in one order";
   }
   if (all_point_to_point(context, points)) {
-    if (context.semantics != CallSemantics::mpi && all_receive(context, points)) {
+    if (context.semantics != CallSemantics::mpi && all_wait_in(context, points, trace::Op::recv)) {
       f.fix +=
           "; or, if one of these receives is one too many or a send is missing, make the counts of "
+          "micro-batches equal";
+    } else if (context.semantics != CallSemantics::mpi && !f.culprits.empty() &&
+               all_wait_in(context, points, trace::Op::send)) {
+      f.fix +=
+          "; or, if one of these sends is one too many or a receive is missing, make the counts of "
           "micro-batches equal";
     }
     add_other_tags(context, wait, f);

@@ -139,6 +139,19 @@ TEST(Blocking, AStageThatExpectsAsManyMicroBatchesAsBeforeIsNotNamed) {
       testing::AllOf(HasSubstr("p2p-cycle"), Not(HasSubstr("culprits=2"))));
 }
 
+// Rank 0 sends a micro-batch more than in its earlier rounds.
+TEST(Blocking, OfSendsInACycleOneMayBeTooMany) {
+  const std::string forward = "send peer=1 n=4; send peer=1 n=4; ";
+  const std::string backward = "recv peer=0 n=4; recv peer=0 n=4; ";
+  const std::string down = "recv peer=1 n=4; recv peer=1 n=4; all_reduce n=1; ";
+  const std::string up = "send peer=0 n=4; send peer=0 n=4; all_reduce n=1; ";
+  const Report report =
+      verify(program({forward + down + forward + down + forward + "send peer=1 n=4 open; hung",
+                      backward + up + backward + up + backward + "send peer=0 n=4 open; hung"}));
+  EXPECT_THAT(summary(report), StartsWith("p2p-cycle error proven culprits=0"));
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("one of these sends is one too many"));
+}
+
 TEST(Blocking, OfNeighboursThatAllReceiveFirstNobodyIsNamed) {
   const auto exchange = [](int rank) {
     std::string out;

@@ -376,7 +376,11 @@ TEST(Matching, TwoCallsInAnotherOrder) {
 TEST(Matching, SeveralCallsInAnotherOrder) {
   const auto rank = [](const std::string& order) {
     std::string out = "all_reduce n=9; ";
-    for (const char size : order) out += std::string("all_reduce n=") + size + " async; ";
+    for (const char size : order) {
+      out += "all_reduce n=";
+      out += size;
+      out += " async; ";
+    }
     return out + "barrier; clean";
   };
   const Report report = verify(program({rank("1234"), rank("4321"), rank("1234")}));

@@ -381,7 +381,8 @@ TEST(Matching, SeveralCallsInAnotherOrder) {
       out += size;
       out += " async; ";
     }
-    return out + "barrier; clean";
+    out += "barrier; clean";
+    return out;
   };
   const Report report = verify(program({rank("1234"), rank("4321"), rank("1234")}));
   EXPECT_THAT(summary(report),

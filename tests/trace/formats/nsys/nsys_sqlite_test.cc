@@ -61,7 +61,7 @@ TEST(NsysSqlite, TablesAndColumnsMayBeMissing) {
 TEST(NsysSqlite, WhatIsNoReportIsSaid) {
   EXPECT_THAT(
       read_nsys_report(sqlite_database("CREATE TABLE t(a); INSERT INTO t VALUES(1);")).error,
-      HasSubstr("no report of Nsight Systems"));
+      HasSubstr("is not a report of Nsight Systems"));
   EXPECT_THAT(read_nsys_report(sqlite_database(kNsysTables)).error,
               HasSubstr("shows no work of a GPU"));
   const std::string whole = small_nsys().sqlite();

@@ -123,9 +123,9 @@ class Choice {
     return earliest && was_skipped(*earliest) ? earliest : std::nullopt;
   }
 
-  // Whether the others, which are in a later step, skipped the call of this party, and it is not one
-  // too many: it is familiar, or the others make it in a step to come. In a first step nothing else
-  // shows which of the two it is.
+  // Whether the others, which are in a later step, skipped the call of this party, and it is not
+  // one too many: it is familiar, or the others make it in a step to come. In a first step nothing
+  // else shows which of the two it is.
   bool was_skipped(std::size_t party) {
     const std::size_t cursor = parties_[party][0];
     if (at_.was_made_before(cursor)) return true;

@@ -440,21 +440,6 @@ std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& ag
 
 }  // namespace
 
-bool recurs_every_few_rounds(const trace::Run& run, Agreement& agreement, CallRef call,
-                             CallRef other) {
-  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  if (!is_new(agreement, calls, call.call)) return false;
-  const auto rounds = repetition_before(run, agreement, other);
-  if (!rounds || rounds->period < 2 || (other.call - rounds->first) % rounds->period != 0)
-    return false;
-  std::vector<std::uint32_t> at{call.call};
-  const auto end = static_cast<std::uint32_t>(
-      std::min<std::size_t>(calls.size(), std::size_t{call.call} + kHistory));
-  for (std::uint32_t i = call.call + 1; i < end && at.size() < 3; ++i)
-    if (is_same_of_program(agreement, calls[i], calls[call.call])) at.push_back(i);
-  return at.size() == 3 && at[2] - at[1] == at[1] - at[0];
-}
-
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
   const auto repetition = repetition_before(run, agreement, call);
   return repetition && (call.call - repetition->first) % repetition->period != 0;

@@ -80,17 +80,6 @@ bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call
 //   a c | a b c | a b c      what comes before c is b, but for the first time
 Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call);
 
-// Whether the rank, which never made the call before, makes it again twice, after as many calls
-// each time, and the other rank begins another round instead: then the call comes every few rounds,
-// as a checkpoint does, and is not one too many.
-//
-//   a b | a b x | a b | a b x | a b | a b x        x at its first time
-//   a b | a b | a b | a b x | a b | a b x          the other rank
-//
-// O(4096).
-bool recurs_every_few_rounds(const trace::Run& run, Agreement& agreement, CallRef call,
-                             CallRef other);
-
 // Whether the run of calls like the one before this one, this one included where it is like them,
 // is as long as an earlier one. A run ends with its step. Layers issue the same call several times,
 // and what comes before them varies:

@@ -317,8 +317,6 @@ bool part_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, Ca
 std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
                                       CallRef second) {
   if (part_at_end_of_varying_loop(run, agreement, first, second)) return std::nullopt;
-  if (recurs_every_few_rounds(run, agreement, first, second)) return true;
-  if (recurs_every_few_rounds(run, agreement, second, first)) return false;
   // From strong evidence to weak: what the rank did at this point in all its other rounds, in its
   // earlier rounds, how often in a row, and what preceded such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {

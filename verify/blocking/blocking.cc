@@ -1,6 +1,7 @@
 #include "verify/blocking/blocking.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include <fmt/core.h>
@@ -9,6 +10,7 @@
 #include "verify/blocking/cycles.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/finished.h"
+#include "verify/blocking/message_counts.h"
 #include "verify/blocking/messages.h"
 #include "verify/blocking/passed_by.h"
 #include "verify/blocking/program_divergence.h"
@@ -155,7 +157,7 @@ WaitCause without_creators(const Context& context, const WaitCause& all) {
 }
 
 // Who is at fault where ranks seem to hang outside of any call.
-enum class Blame : unsigned char { roots, nobody, either_side };
+enum class Blame : std::uint8_t { roots, nobody, either_side };
 
 // That most of a group hangs is less likely than that the few are ahead, or finished: nothing shows
 // how a dump's ranks ended, and issue lines alone do not show what a host was doing.

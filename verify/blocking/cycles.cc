@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 
 #include "verify/blocking/blocking.h"
+#include "verify/blocking/message_counts.h"
 #include "verify/blocking/messages.h"
 #include "verify/blocking/overtaking.h"
 #include "verify/blocking/program_divergence.h"

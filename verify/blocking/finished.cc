@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "verify/blocking/messages.h"
+#include "verify/blocking/message_counts.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/wait_evidence.h"

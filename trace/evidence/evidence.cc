@@ -39,6 +39,21 @@ const RankNote* ending_of(const std::vector<RankNote>& notes, Rank rank) {
   return out;
 }
 
+// A note about another process than the one that the rank's trace is of says nothing about it: an
+// earlier attempt of the job left it.
+void note_other_process(RankNote& note, const Run& run) {
+  const RankTrace* const trace = run.find(note.rank);
+  const bool other = trace != nullptr && trace->pid != kNone && note.pid != kNone &&
+                     trace->pid != note.pid && note.kind != NoteKind::contradiction;
+  if (!other) return;
+  note.text = fmt::format(
+      "of process {}, and its trace is of process {}, so that it is of another "
+      "attempt: {}: {}",
+      note.pid, trace->pid, to_string(note.kind), note.text);
+  if (note.text.size() > RankNote::kLongest) note.text.resize(RankNote::kLongest);
+  note.kind = NoteKind::contradiction;
+}
+
 void explain_end(RankTrace& trace, const RankNote& note) {
   const bool by_signal = note.kind == NoteKind::killed;
   if (trace.snapshot || trace.end != End::cut) return;
@@ -110,6 +125,7 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
     if (note.rank.value == kNone && note.pid != kNone && known != by_pid.end()) {
       note.rank = known->second;
     }
+    note_other_process(note, run);
     run.world_size = std::max(run.world_size, note.rank.value + 1);
   }
   std::vector<RankNote> contradictions;

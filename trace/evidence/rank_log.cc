@@ -8,7 +8,8 @@
 //   terminate called after throwing an instance of 'X'      an exception of C++, with its what()
 //   Fatal Python error: Segmentation fault                  crashed
 //   Root Cause (first observed failure): … rank : 3 …       torchrun's summary: rank, exit code
-//   Memory cgroup out of memory: Killed process 12 (python) the kernel's log: by process
+//   srun: error: node7: task 3: Out Of Memory               launchers and the kernel: by rank or
+//   Memory cgroup out of memory: Killed process 12 (python) by process (launcher_lines.h)
 //   NVRM: Xid (PCI:0000:3b:00): 79, pid=12, …               the driver's log: by process
 //   [Rank 3] Watchdog caught collective operation timeout…  PyTorch's watchdog
 //   host:12:34 [0] … NCCL WARN …                            NCCL's warnings
@@ -18,6 +19,11 @@
 // follow from another rank's end (a closed connection, an aborted communicator, a timeout) are
 // Kind::peer_lost: they never show who is at fault.
 //
+// Launchers put labels before lines. "[1,3]<stderr>:" (mpirun) and "3: " (srun) name a task. That
+// is the rank, unless a task is a launcher of several ranks (torchrun), as the output then shows.
+// Any other label ("(Worker pid=12, ip=10.0.0.1) ", "[default3]:") must be the same on all lines of
+// a traceback; "pid=" in it is the process.
+//
 // The rank of a file follows from its name (TraceFile::rank), if that contains "rank", or from
 // torchrun's folders (…/attempt_0/3/stderr.log).
 
@@ -25,7 +31,9 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,6 +41,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/launcher_lines.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
 #include "trace/gpus.h"
@@ -45,6 +54,16 @@ namespace {
 using NoteKind = RankNote::Kind;
 constexpr std::size_t kMaxNotesPerKind = 4;  // notes per rank: later ones mostly repeat the first
 constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
+constexpr std::string_view kBoxCorner = "\xE2\x95\xAD";  // of rich: ╭
+constexpr std::string_view kBoxSide = "\xE2\x94\x82";    // │
+constexpr std::string_view kBoxEnd = "\xE2\x95\xB0";     // ╰
+constexpr std::string_view kStuckWatchdog =
+    "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
+constexpr std::string_view kAsyncError = "raised the following async exception: ";
+constexpr std::string_view kLastError = "Last error:";  // of NCCL, on the next line
+constexpr std::string_view kIgnored = "Exception ignored in";
+constexpr std::string_view kInThread = "Exception in thread";
+constexpr std::string_view kTraceback = "Traceback (most recent call last)";
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
@@ -75,16 +94,41 @@ NoteKind kind_of_exception(std::string_view text) {
   return mentions_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
 }
 
-// True for lines that processes and libraries write while they end. Any other line after an
-// exception shows that the rank continued.
+// True for lines that processes and libraries write while they end, and for the further lines of a
+// long message. Any other line after an exception shows that the rank continued.
 bool is_written_at_end(std::string_view text) {
+  if (!text.empty() && is_blank(text.front())) return true;  // in a message, mostly a list
   text = trimmed(text);
   if (text.empty()) return true;
   // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
-  static constexpr std::array<std::string_view, 18> kBegins = {
-      "[rank",         "[W",          "[E",      "[F",        "[I",        "frame #",
-      "Traceback",     "terminate ",  "what():", "Exception", "The above", "During handling",
-      "WARNING:torch", "ERROR:torch", "E0",      "W0",        "E1",        "W1"};
+  static constexpr std::array<std::string_view, 27> kBegins = {
+      "CUDA kernel errors",
+      "HIP kernel errors",
+      "For debugging consider passing",
+      "Compile with `TORCH_USE_",
+      "Search for `cuda",
+      "nccl",
+      "Parameter indices which did not receive grad",
+      "Parameters which did not receive grad",
+      "Last error:",
+      "[rank",
+      "[W",
+      "[E",
+      "[F",
+      "[I",
+      "frame #",
+      "Traceback",
+      "terminate ",
+      "what():",
+      "Exception",
+      "The above",
+      "During handling",
+      "WARNING:torch",
+      "ERROR:torch",
+      "E0",
+      "W0",
+      "E1",
+      "W1"};
   if (std::any_of(kBegins.begin(), kBegins.end(), [&](auto b) { return text.starts_with(b); })) {
     return true;
   }
@@ -116,10 +160,12 @@ bool stops_the_gpu(std::int64_t xid) {
 // The state of reading one rank's output, or that of lines without a rank.
 struct Stream {
   bool in_traceback = false;
-  bool ignored = false;       // the traceback is of an exception that Python ignores
-  bool in_thread = false;     // the traceback is of a thread
-  bool in_terminate = false;  // the next line is what() of a C++ exception
-  std::string terminated_by;  // its type
+  bool boxed = false;          // the traceback is drawn as a box (rich)
+  bool ignored = false;        // the traceback is of an exception that Python ignores
+  bool in_thread = false;      // the traceback is of a thread
+  bool in_last_error = false;  // the next line is NCCL's last error
+  bool in_terminate = false;   // the next line is what() of a C++ exception
+  std::string terminated_by;   // its type
   // The last exception that may have ended the rank, as an index in the notes.
   std::optional<std::size_t> exception;
 };
@@ -139,19 +185,47 @@ class RankLogReader {
     LogLines lines(file_.bytes);
     while (const auto line = lines.next()) {
       number_ = lines.number();
-      take(*line);
+      take(plain_text(*line, plain_));
     }
+    add_failed_process();
+    drop_task_numbers();
     name_first_failure();
     return std::move(out_);
   }
 
  private:
   void take(std::string_view line) {
+    if (!starts_ranks_) starts_ranks_ = shows_launcher_of_ranks(line);
+    std::string_view text = line;
     const std::optional<Rank> prefix = rank_in_prefix(line);
-    const std::string_view text = prefix ? after_prefix(line) : line;
-    const Rank rank = prefix.value_or(file_.rank.value_or(Rank(kNone)));
-    Stream& stream = streams_[rank];
-    if (take_exception(stream, rank, prefix.has_value(), text)) return;
+    const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line);
+    if (label) tasks_.insert(label->rank);
+    if (prefix) {
+      // The number before a line is not the rank where PyTorch's own prefix is another.
+      starts_ranks_ |= label && label->rank != *prefix;
+      text = after_prefix(line);
+    } else if (label) {
+      text = label->text;
+      is_task_ = true;
+    }
+    const Rank rank = prefix ? *prefix : label ? label->rank : file_.rank.value_or(Rank(kNone));
+    take_text(line, text, rank, prefix.has_value());
+    is_task_ = false;
+  }
+
+  static bool shows_launcher_of_ranks(std::string_view line) {
+    return contains_text(line, "torchrun") || contains_text(line, "local_rank") ||
+           contains_text(line, "distributed/elastic") || contains_text(line, "distributed.elastic");
+  }
+
+  // `text`: the line without a rank's prefix.
+  void take_text(std::string_view line, std::string_view text, Rank rank, bool prefix) {
+    const std::string_view label = label_of(text);
+    text.remove_prefix(label.size());
+    label_ = label;
+    Stream& stream = streams_[{rank, std::string(label)}];
+    if (take_last_error(stream, text)) return;
+    if (take_exception(stream, rank, prefix, text)) return;
     if (take_summary(line)) return;
     if (take_signs(stream, rank, text)) return;
     // Any other line shows that the rank continues, unless the line may be another rank's. PyTorch
@@ -164,9 +238,39 @@ class RankLogReader {
     stream.exception.reset();
   }
 
+  // What stands before a traceback on each of its lines: "(Worker pid=12) ". Empty for most lines.
+  std::string_view label_of(std::string_view text) {
+    constexpr std::size_t kLongest = 160;
+    for (const std::string_view opening : {kTraceback, kIgnored, kInThread}) {
+      const std::size_t at = text.find(opening);
+      if (at == kNpos || at == 0 || at > kLongest) continue;
+      // The corner of a box: the next lines do not repeat it.
+      if (text.substr(0, at).find_first_of("\xE2+") != kNpos) return {};
+      constexpr std::size_t kMostLabels = 1024;
+      if (labels_.size() < kMostLabels) labels_.emplace(text.substr(0, at));
+      break;
+    }
+    if (labels_.empty()) return {};
+    // The greatest label that is not greater than the text begins it, if any does: of labels of
+    // which one begins another, the longer one is greater.
+    const auto after = labels_.upper_bound(text);
+    if (after == labels_.begin()) return {};
+    const std::string& label = *std::prev(after);
+    return text.starts_with(label) ? text.substr(0, label.size()) : std::string_view();
+  }
+
+  // "(WorkerDict pid=833, ip=172.26.153.33) ": the process that Ray's label names.
+  LoggedProcess process_of_label() const {
+    LoggedProcess out;
+    if (!label_.starts_with('(')) return out;
+    out.pid = number_after(label_, " pid=").value_or(kNone);
+    out.host = word_after(label_, ", ip=");
+    return out;
+  }
+
   std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
                                  const LoggedProcess& process = {}) {
-    std::size_t& count = counts_[{rank, kind}];
+    std::size_t& count = counts_[{rank, process.pid, kind}];
     if (count >= kMaxNotesPerKind) return std::nullopt;
     const std::size_t before = out_.notes.size();
     out_.add({kind,
@@ -177,11 +281,25 @@ class RankLogReader {
               std::string(process.host),
               process.gpu});
     if (out_.notes.size() == before) return std::nullopt;
+    if (is_task_) by_task_.push_back(before);
     ++count;
     return before;
   }
 
   // The functions below return true if the line was of their kind.
+
+  // What NCCL says behind an exception: "Last error:", and on the next line what failed.
+  bool take_last_error(Stream& stream, std::string_view text) {
+    if (text.starts_with(kLastError)) return stream.in_last_error = true;
+    if (!std::exchange(stream.in_last_error, false) || !stream.exception) return false;
+    RankNote& note = out_.notes[*stream.exception];
+    if (note.text.size() + text.size() + 2 <= RankNote::kLongest)
+      note.text += fmt::format("; {}", trimmed(text));
+    if (!note.ends()) return true;
+    if (mentions_a_peer(text)) note.kind = NoteKind::peer_lost;
+    if (mentions_memory(text)) note.kind = NoteKind::out_of_memory;
+    return true;
+  }
 
   bool take_exception(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
     if (begins_traceback(stream, text)) return true;
@@ -191,9 +309,12 @@ class RankLogReader {
   }
 
   static bool begins_traceback(Stream& stream, std::string_view text) {
-    if (text.starts_with("Traceback (most recent call last)")) return stream.in_traceback = true;
-    if (text.starts_with("Exception ignored in")) return stream.ignored = true;
-    if (text.starts_with("Exception in thread")) return stream.in_thread = true;
+    if (text.starts_with(kTraceback)) return stream.in_traceback = true;
+    // ╭──── Traceback (most recent call last) ────╮
+    if (text.starts_with(kBoxCorner) && contains_text(text, kTraceback))
+      return stream.boxed = stream.in_traceback = true;
+    if (text.starts_with(kIgnored)) return stream.ignored = true;
+    if (text.starts_with(kInThread)) return stream.in_thread = true;
     return false;
   }
 
@@ -215,7 +336,8 @@ class RankLogReader {
   bool take_traceback(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
     // Frames are indented. The first line that is not is the exception.
     if (text.empty() || is_blank(text.front())) return true;
-    stream.in_traceback = false;
+    if (stream.boxed && (text.starts_with(kBoxSide) || text.starts_with(kBoxEnd))) return true;
+    stream.in_traceback = stream.boxed = false;
     if (!looks_like_exception(text)) return false;
     const bool thread = std::exchange(stream.in_thread, false);
     if (std::exchange(stream.ignored, false)) return true;
@@ -232,13 +354,14 @@ class RankLogReader {
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
     // In a chain ("During handling of …") the last one ended the rank. The earlier ones stay as its
     // causes.
-    const NoteKind kind = kind_of_exception(text);
+    // What a rank raises after its own watchdog ended its calls follows from that.
+    const NoteKind kind = timed_out_.contains(rank) ? NoteKind::peer_lost : kind_of_exception(text);
     // A connection that fails after an exception of the rank's own is a consequence.
     if (kind == NoteKind::peer_lost && stream.exception && out_.notes[*stream.exception].ends())
       return;
     // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has a total capacity of …"
     const std::size_t gpu = text.find(". GPU ");
-    LoggedProcess process;
+    LoggedProcess process = process_of_label();
     if (gpu != kNpos && kind == NoteKind::out_of_memory)
       process.gpu = gpu_index(number_after(text.substr(gpu), ". GPU ").value_or(kNone));
     const auto note = add(kind, rank, text, process);
@@ -246,18 +369,22 @@ class RankLogReader {
   }
 
   bool take_signs(Stream& stream, Rank rank, std::string_view text) {
-    if (const auto parsed = parse_watchdog_line(text)) return take_watchdog(rank, text, *parsed);
+    if (const auto parsed = parse_watchdog_line(text))
+      return take_watchdog(stream, rank, text, *parsed);
+    if (const std::size_t at = text.find(kStuckWatchdog); at != kNpos) {
+      add(NoteKind::watchdog, rank, text.substr(at, text.find(". ", at) - at));
+      return true;
+    }
+    if (const std::size_t at = text.find(kAsyncError); at != kNpos) {
+      note_exception(stream, rank, text.substr(at + kAsyncError.size()));
+      return true;
+    }
     if (const std::size_t at = text.find("NCCL WARN "); at != kNpos) {
       add(NoteKind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
       return true;
     }
     if (contains_text(text, "Xid (PCI:")) return take_xid(text);
-    if (const auto pid = number_after(text, "Killed process ");
-        pid && contains_text(text, "ut of memory")) {
-      add(NoteKind::out_of_memory, Rank(kNone), text.substr(text.find("ut of memory") - 1),
-          {.pid = *pid});
-      return true;
-    }
+    if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
     static constexpr std::array<std::string_view, 4> kCrashes = {
         "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
         "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
@@ -269,7 +396,9 @@ class RankLogReader {
     return false;
   }
 
-  bool take_watchdog(Rank rank, std::string_view text, const WatchdogLine& line) {
+  bool take_watchdog(Stream& stream, Rank rank, std::string_view text, const WatchdogLine& line) {
+    // "watchdog thread terminated with exception: CUDA error: an illegal memory access …"
+    if (!line.error.empty()) note_exception(stream, rank, line.error);
     if (!line.timeout) return true;
     const std::size_t at = text.find("Watchdog caught");
     const std::int64_t in_group = line.timeout->rank;
@@ -279,7 +408,49 @@ class RankLogReader {
       rank = Rank(static_cast<std::int32_t>(in_group));
     }
     add(NoteKind::watchdog, rank, text.substr(at == kNpos ? 0 : at));
+    if (rank.value != kNone) timed_out_.insert(rank);
     return true;
+  }
+
+  // Of a launcher's lines the first says what failed; the others may be what it ended then.
+  bool take_launcher(const LauncherLine& line) {
+    const bool first = !line.ends_others || !std::exchange(others_end_, line.ends_others);
+    NoteKind kind = first ? line.kind : NoteKind::peer_lost;
+    // Exit codes of all at once, or a killed step, show no rank that failed first.
+    if (line.tasks.size() > 1 && kind == NoteKind::killed) kind = NoteKind::peer_lost;
+    if (first && line.exit_code.value_or(0) != 0 && line.tasks.size() == 1)
+      raised_first_ = line.tasks[0];
+    // torchrun's summary follows, and names the rank.
+    if (line.tasks.empty() && line.ends_others && line.pid != kNone) {
+      if (!failed_process_) {
+        failed_process_.emplace(FailedProcess{kind, line.pid, std::string(line.text), number_});
+      }
+      return true;
+    }
+    is_task_ = true;
+    for (const Rank task : line.tasks)
+      add(kind, task, line.text, {.pid = line.pid, .host = line.host});
+    is_task_ = false;
+    if (line.tasks.empty()) add(kind, Rank(kNone), line.text, {.pid = line.pid, .host = line.host});
+    return true;
+  }
+
+  // The process that torchrun says failed, where its summary is missing.
+  void add_failed_process() {
+    if (!failed_process_ || has_summary_) return;
+    number_ = failed_process_->line;
+    add(failed_process_->kind, Rank(kNone), failed_process_->text, {.pid = failed_process_->pid});
+  }
+
+  // Where each task started several ranks, its number is none of theirs. Numbers far above how many
+  // there are were no tasks.
+  void drop_task_numbers() {
+    constexpr std::size_t kSparse = 8;
+    const bool sparse =
+        !tasks_.empty() && std::size_t(tasks_.rbegin()->value) > kSparse * (tasks_.size() + 1);
+    if (!starts_ranks_ && !sparse) return;
+    for (const std::size_t n : by_task_) out_.notes[n].rank = Rank(kNone);
+    if (!has_summary_) raised_first_ = Rank(kNone);
   }
 
   // "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ": host, process and CUDA's index of its GPU.
@@ -319,6 +490,7 @@ class RankLogReader {
   bool take_summary(std::string_view line) {
     if (contains_text(line, "Root Cause (first observed failure)")) {
       in_root_cause_ = true;
+      has_summary_ = true;
       return true;
     }
     // The number after a key, which may be anywhere in the line: launchers write prefixes.
@@ -349,11 +521,12 @@ class RankLogReader {
     const NoteKind kind = code == -11 || code == -7      ? NoteKind::crashed
                           : code == -9 && in_root_cause_ ? NoteKind::killed
                                                          : NoteKind::peer_lost;
+    const std::string host = std::exchange(failed_host_, {});
     const std::string_view which =
         in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
     if (in_root_cause_ && code == 1) raised_first_ = failed_;
     add(kind, std::exchange(failed_, Rank(kNone)), fmt::format("{}{}", which, code),
-        {.pid = pid, .host = std::exchange(failed_host_, {})});
+        {.pid = pid, .host = host});
     return true;
   }
 
@@ -373,11 +546,29 @@ class RankLogReader {
 
   const TraceFile& file_;
   FileEvidence out_;
-  std::map<Rank, Stream> streams_;
-  std::map<std::pair<Rank, NoteKind>, std::size_t> counts_;
+  // By rank and label.
+  std::map<std::pair<Rank, std::string>, Stream> streams_;
+  std::map<std::tuple<Rank, std::int64_t, NoteKind>, std::size_t> counts_;
+  std::set<std::string, std::less<>> labels_;
+  std::string_view label_;            // of the current line
+  std::string plain_;                 // the current line, where it had colours
+  std::set<Rank> timed_out_;          // ranks whose watchdog ended their calls
+  std::set<Rank> tasks_;              // by the labels of lines
+  bool is_task_ = false;              // the rank of the current line is a task of a launcher
+  std::vector<std::size_t> by_task_;  // notes whose rank is a task
+  bool starts_ranks_ = false;         // a task starts several ranks
+  bool others_end_ = false;           // a launcher has reported a failure: it ends the rest
+  struct FailedProcess {
+    NoteKind kind;
+    std::int64_t pid;
+    std::string text;
+    int line;
+  };
+  std::optional<FailedProcess> failed_process_;  // the first that torchrun says failed
+  bool has_summary_ = false;                     // torchrun's, with ranks
   int number_ = 0;
   Rank failed_{kNone};  // the rank whose block of torchrun's summary is being read
-  std::string_view failed_host_;
+  std::string failed_host_;
   Rank raised_first_{kNone};  // the first rank to fail, if it ended with an exception
   bool in_root_cause_ = false;
 };
@@ -395,17 +586,16 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
     const std::size_t second = head.find_first_not_of(" \t\r\n", 1);
     if (head.front() == '{' || second == kNpos || head[second] == '{') return false;
   }
-  static constexpr std::array<std::string_view, 8> kSigns = {"Traceback (most recent call last)",
-                                                             "NCCL WARN ",
-                                                             "Watchdog caught collective",
-                                                             "Xid (PCI:",
-                                                             "Killed process ",
-                                                             "terminate called after throwing",
-                                                             "Fatal Python error",
-                                                             "(first observed failure)"};
+  static constexpr std::array<std::string_view, 10> kSigns = {
+      kTraceback,           kStuckWatchdog,
+      kAsyncError,          "watchdog thread terminated with exception",
+      "NCCL WARN ",         "Watchdog caught collective",
+      "Xid (PCI:",          "terminate called after throwing",
+      "Fatal Python error", "(first observed failure)"};
   const bool has_sign = sample_of(bytes).any([](std::string_view text) {
-    return std::any_of(kSigns.begin(), kSigns.end(),
-                       [&](auto sign) { return contains_text(text, sign); });
+    return has_launcher_line(text) || std::any_of(kSigns.begin(), kSigns.end(), [&](auto sign) {
+             return contains_text(text, sign);
+           });
   });
   if (has_sign) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
@@ -418,7 +608,10 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
 }  // namespace
 
 bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 26> kSigns = {
+  static constexpr std::array<std::string_view, 29> kSigns = {
+      "closed by remote peer",
+      "Call to recv from",
+      "Got completion from peer",
       "Detected mismatch between collectives",
       "Connection closed by peer",
       "Connection reset by peer",

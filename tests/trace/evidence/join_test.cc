@@ -188,6 +188,24 @@ TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {
   EXPECT_EQ(judged(load()), "findings\nrank-exception by 1");
 }
 
+// An earlier attempt's summary, of other processes.
+TEST_F(JoinTest, WhatAnotherProcessOfTheRankSaidIsNotMixedIn) {
+  for (int r = 0; r < 3; ++r) {
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r),
+               r == 1 ? trace_of(r, 3, 2, "hung") : trace_of(r, 3, 3, "hung"));
+  }
+  const std::string without = judged(load());
+  EXPECT_EQ(without, "findings\nhost-stall by 1");
+  dir_.write("torchrun.log",
+             "Root Cause (first observed failure):\n[0]:\n  rank      : 2 (local_rank: 2)\n"
+             "  exitcode  : -11 (pid: 902)\n");
+  const trace::Run run = load();
+  EXPECT_EQ(judged(run), without);
+  ASSERT_EQ(run.notes.size(), 1U);
+  EXPECT_THAT(run.notes[0].text, HasSubstr("of process 902, and its trace is of process 102, so "
+                                           "that it is of another attempt: crashed: the first"));
+}
+
 TEST_F(JoinTest, TorchrunsFoldersSayWhoseTheirLogsAre) {
   for (int r = 0; r < 2; ++r) {
     const std::string folder = fmt::format("attempt_0/{}", r);

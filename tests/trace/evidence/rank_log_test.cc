@@ -43,6 +43,31 @@ TEST(RankLog, AfterACaughtOneTheRankContinues) {
             "rank 0 exception that it went on after @4: ValueError: no more batches");
 }
 
+TEST(RankLog, AMessageOfSeveralLinesIsNoOutputAfterIt) {
+  const std::string begin = "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n";
+  EXPECT_EQ(
+      notes_of(rank_log_source(),
+               begin + "torch.AcceleratorError: CUDA error: device-side assert triggered\n"
+                       "Search for `cudaErrorAssert' in https://docs.nvidia.com for more.\n"
+                       "CUDA kernel errors might be asynchronously reported at some other call.\n"
+                       "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+                       "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n",
+               Rank(3)),
+      "rank 3 exception @3: torch.AcceleratorError: CUDA error: device-side assert triggered");
+  EXPECT_THAT(
+      notes_of(rank_log_source(),
+               begin + "torch.distributed.DistBackendError: NCCL error in: x.cpp:1\n"
+                       "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+                       "Cuda failure 2 'out of memory'\n",
+               Rank(3)),
+      HasSubstr("rank 3 out of memory @3"));
+  EXPECT_THAT(notes_of(rank_log_source(),
+                       begin + "RuntimeError: Error(s) in loading state_dict for Net:\n"
+                               "\tMissing key(s) in state_dict: \"a\".\n",
+                       Rank(3)),
+              HasSubstr("rank 3 exception @3"));
+}
+
 TEST(RankLog, OfAChainTheLastOneCounts) {
   const std::string chain = kLoggedTraceback +
                             "\nDuring handling of the above exception, another exception "
@@ -159,6 +184,177 @@ TEST(RankLog, NcclsWarningsAndTheWatchdog) {
       HasSubstr("rank 1 watchdog @1: Watchdog caught collective operation timeout"));
 }
 
+std::string labelled(const std::string& label, const std::string& text) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = text.find('\n', at);
+    out += label + text.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string read_log(const std::string& text) { return notes_of(rank_log_source(), text); }
+
+TEST(RankLog, LaunchersLabelLinesWithRanks) {
+  const std::string raised = "rank 3 exception @4: ValueError: no more batches";
+  EXPECT_EQ(read_log(labelled("3: ", kLoggedTraceback)), raised);
+  EXPECT_EQ(read_log(labelled(" 3: ", kLoggedTraceback)), raised);
+  EXPECT_EQ(read_log(labelled("[1,3]<stderr>:", kLoggedTraceback)), raised);
+  EXPECT_EQ(read_log(labelled("[prterun-n1-12@1,3]<stderr>: ", kLoggedTraceback)), raised);
+  EXPECT_EQ(read_log(labelled("2025-01-31T12:37:42.149692541Z [rank3]: ", kLoggedTraceback)),
+            raised);
+  EXPECT_EQ(read_log(labelled("\x1b[31m[rank3]:\x1b[0m ", kLoggedTraceback)), raised);
+  EXPECT_THAT(read_log(labelled("3: ", kLoggedTraceback) + "0: step 1\n3: step 2\n"),
+              HasSubstr("rank 3 exception that it went on after"));
+}
+
+TEST(RankLog, ATaskThatStartsRanksIsNoRank) {
+  EXPECT_EQ(
+      read_log("1: + torchrun --nproc-per-node 8 train.py\n" + labelled("1: ", kLoggedTraceback)),
+      "some rank exception @5: ValueError: no more batches");
+  EXPECT_EQ(read_log(labelled("1: [rank9]: ", kLoggedTraceback) +
+                     "srun: error: n1: task 1: Exited with exit code 1\n"),
+            "rank 9 exception @4: ValueError: no more batches\n"
+            "some rank on n1 lost a peer @5: srun: error: n1: task 1: Exited with exit code 1");
+  EXPECT_EQ(read_log(labelled("4711: ", kLoggedTraceback)),
+            "some rank exception @4: ValueError: no more batches")
+      << "a line's number";
+}
+
+TEST(RankLog, OtherLabelsKeepTracebacksApart) {
+  const std::string one = "\x1b[36m(WorkerDict pid=833, ip=10.0.0.3)\x1b[0m ";
+  EXPECT_EQ(read_log(labelled(one, kLoggedTraceback)),
+            "some rank pid 833 on 10.0.0.3 exception @4: ValueError: no more batches");
+  EXPECT_EQ(read_log(labelled("[default3]:", kLoggedTraceback)),
+            "some rank exception @4: ValueError: no more batches");
+  // Two processes that write in turn.
+  EXPECT_EQ(read_log("(W pid=1) Traceback (most recent call last):\n"
+                     "(W pid=2) Traceback (most recent call last):\n"
+                     "(W pid=1)   File \"a.py\", line 1, in f\n"
+                     "(W pid=2)   File \"a.py\", line 2, in f\n"
+                     "(W pid=1) KeyError: 'x'\n"
+                     "(W pid=2) IndexError: y\n"),
+            "some rank pid 1 exception @5: KeyError: 'x'\n"
+            "some rank pid 2 exception @6: IndexError: y");
+  EXPECT_EQ(
+      read_log(labelled("(W pid=1) ", "Exception ignored in: <function f>\n" + kLoggedTraceback)),
+      "");
+}
+
+TEST(RankLog, ATracebackInABox) {
+  EXPECT_EQ(read_log("╭───── Traceback (most recent call last) ─────╮\n"
+                     "│ /app/train.py:12 in <module>                │\n"
+                     "│ ❱ 12 main()                                 │\n"
+                     "╰─────────────────────────────────────────────╯\n"
+                     "ValueError: no more batches\n"),
+            "some rank exception @5: ValueError: no more batches");
+}
+
+TEST(RankLog, SlurmSaysWhichTaskFailedFirst) {
+  EXPECT_EQ(
+      read_log("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step "
+               "tasks have been OOM Killed.\n"
+               "srun: error: node7: task 3: Out Of Memory\n"
+               "srun: error: node1: tasks 0-2: Killed\n"),
+      "some rank out of memory @1: slurmstepd: error: Detected 1 oom_kill event in "
+      "StepId=12.0. Some of the step tasks have been OOM Killed.\n"
+      "rank 3 on node7 out of memory @2: srun: error: node7: task 3: Out Of Memory\n"
+      "rank 0 on node1 lost a peer @3: srun: error: node1: tasks 0-2: Killed\n"
+      "rank 1 on node1 lost a peer @3: srun: error: node1: tasks 0-2: Killed\n"
+      "rank 2 on node1 lost a peer @3: srun: error: node1: tasks 0-2: Killed");
+  EXPECT_THAT(read_log("srun: error: node7: task 3: Segmentation fault (core dumped)\n"),
+              HasSubstr("rank 3 on node7 crashed"));
+  EXPECT_THAT(read_log(kLoggedTraceback + "srun: error: node7: task 3: Exited with exit code 1\n"),
+              HasSubstr("rank 3 exception @4: ValueError"));
+  const std::string limit = read_log(
+      "slurmstepd: error: *** JOB 47 ON n1 CANCELLED AT 2025-01-01T00:00:00 DUE TO TIME LIMIT "
+      "***\nsrun: error: n1: task 3: Killed\n");
+  EXPECT_THAT(limit, HasSubstr("some rank killed @1"));
+  EXPECT_THAT(limit, HasSubstr("rank 3 on n1 lost a peer")) << "with all others";
+}
+
+TEST(RankLog, MpirunSaysWhichRankFailedFirst) {
+  EXPECT_EQ(
+      read_log("mpirun noticed that process rank 3 with PID 71 on node node7 exited on signal "
+               "9 (Killed).\n"),
+      "rank 3 pid 71 on node7 killed @1: noticed that process rank 3 with PID 71 on node "
+      "node7 exited on signal 9 (Killed).");
+  EXPECT_THAT(read_log(kLoggedTraceback + "  Process name: [[4711,1],3]\n  Exit code:    1\n"),
+              HasSubstr("rank 3 exception @4: ValueError"));
+}
+
+TEST(RankLog, LaunchersOfProcessesNameProcesses) {
+  EXPECT_THAT(read_log("ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -11) "
+                       "local_rank: 3 (pid: 74) of binary: /usr/bin/python\n"),
+              HasSubstr("some rank pid 74 crashed"));
+  EXPECT_THAT(read_log("[ERROR] [launch.py:321:sigkill_handler] ['python', '--local_rank=3'] exits "
+                       "with return code = -9\n"),
+              HasSubstr("some rank killed"));
+  EXPECT_THAT(
+      read_log("(raylet) A worker died or was killed while executing a task by an unexpected "
+               "system error. Worker IP address: 10.0.0.3 Worker port: 1 Worker PID: 833 "
+               "Worker exit type: SYSTEM_ERROR Worker exit detail: End of file.\n"),
+      HasSubstr("some rank pid 833 on 10.0.0.3 killed"));
+}
+
+TEST(RankLog, OlderKernelsAndManyProcesses) {
+  std::string log;
+  for (int pid = 1; pid <= 9; ++pid) {
+    log += "[1.2] Out of memory: Kill process " + std::to_string(pid) +
+           " (python) score 900 or sacrifice child\n";
+  }
+  EXPECT_THAT(read_log(log), HasSubstr("some rank pid 9 out of memory @9"));
+  EXPECT_THAT(read_log("kernel: oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=python3,"
+                       "pid=71,uid=0\n"),
+              HasSubstr("some rank pid 71 out of memory"));
+}
+
+// The watchdog ends the calls of a rank that waited, and what it reads then is garbage.
+TEST(RankLog, AnExceptionAfterTheRanksOwnTimeoutFollowsFromIt) {
+  EXPECT_THAT(
+      read_log("[rank1]:[E709 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective "
+               "operation timeout: WorkNCCL(SeqNum=12, OpType=BROADCAST, NumelIn=1, NumelOut=1, "
+               "Timeout(ms)=600000) ran for 600001 milliseconds\n"
+               "[rank1]: Traceback (most recent call last):\n"
+               "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate more than "
+               "1EB memory.\n"),
+      HasSubstr("rank 1 lost a peer @3: torch.OutOfMemoryError"));
+}
+
+TEST(RankLog, WhatTheWatchdogSaysBesidesTimeouts) {
+  const std::string prefix =
+      "[rank3]:[E626 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank 3] ";
+  EXPECT_EQ(
+      read_log(prefix +
+               "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress "
+               "in monitoring enqueued collectives. This typically indicates a hang.\n"),
+      "rank 3 watchdog @1: watchdog got stuck for 480 seconds without making progress in "
+      "monitoring enqueued collectives");
+  EXPECT_EQ(
+      read_log(prefix + "Process group watchdog thread terminated with exception: CUDA error: "
+                        "an illegal memory access was encountered\n"),
+      "rank 3 exception @1: CUDA error: an illegal memory access was encountered");
+  EXPECT_EQ(read_log("[rank1]:[E1] [Rank 1] Collective WorkNCCL(SeqNum=335) raised the following "
+                     "async exception: NCCL error: remote process exited or there was a network "
+                     "error, NCCL version 2.21.5\n"),
+            "rank 1 lost a peer @1: NCCL error: remote process exited or there was a network "
+            "error, NCCL version 2.21.5");
+}
+
+TEST(RankLog, NcclsLastErrorSaysWhetherAPeerIsAtFault) {
+  const std::string error =
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a\"\n"
+      "[rank1]: torch.distributed.DistBackendError: NCCL error in: x.cpp:1, internal error\n"
+      "[rank1]: ncclInternalError: Internal check failed.\n[rank1]: Last error:\n";
+  EXPECT_EQ(read_log(error + "[rank1]: socketProgress: Connection closed by remote peer n2<1>\n"),
+            "rank 1 lost a peer @3: torch.distributed.DistBackendError: NCCL error in: x.cpp:1, "
+            "internal error; socketProgress: Connection closed by remote peer n2<1>");
+  EXPECT_THAT(read_log(error + "[rank1]: Duplicate GPU detected : rank 1 and rank 0\n"),
+              HasSubstr("rank 1 exception @3"));
+}
+
 TEST(RankLog, OtherTextIsNoRankLog) {
   EXPECT_FALSE(rank_log_source().recognises("a note about the weather\n", "notes.txt"));
   EXPECT_TRUE(rank_log_source().recognises("step 1\n", "rank_3.log")) << "it may say more later";
@@ -172,6 +368,9 @@ TEST(RankLog, SurvivesDamage) {
                                          "  what():  a\n  rank      : 3 (local_rank: 3)\n"
                                          "  exitcode  : -9 (pid: 103)\n"
                                          "NVRM: Xid (PCI:0000:3b:00): 79, pid=104\n"
+                                         "srun: error: n: tasks 0-2,4: Killed\n"
+                                         "2: \x1b[3mTraceback (most recent call last):\n"
+                                         "[1,3]<stderr>:KeyError: 'x'\n"
                                          "h:1:2 [0] NCCL WARN x\n");
 }
 

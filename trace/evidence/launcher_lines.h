@@ -1,0 +1,59 @@
+// Lines in which a launcher, or the node that a job runs on, says how its processes ended:
+//
+//   srun: error: node7: tasks 0-2,5: Out Of Memory           SLURM
+//   slurmstepd: error: *** STEP 12.0 ON node1 CANCELLED AT 2025-01-01T00:00:00 DUE TO TIME LIMIT
+//   *** mpirun noticed that process rank 3 with PID 71 on node node7 exited on signal 9 (Killed).
+//     Process name: [[4711,1],3]                              mpirun, then the exit code
+//     Exit code:    1
+//   … failed (exitcode: -9) local_rank: 3 (pid: 71) of binary: …       torchrun
+//   … ['python', …, '--local_rank=3'] exits with return code = -9      DeepSpeed
+//   (raylet) A worker died or was killed … Worker PID: 71 … SYSTEM_ERROR      Ray
+//   … Out of memory: Killed process 71 (python) …                      the kernel
+//
+// Shared by the reader of ranks' output and its recognition.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/ids.h"
+#include "trace/run.h"
+
+namespace lockstep::trace {
+
+struct LauncherLine {
+  // Processes by the launcher's number: their ranks, unless each process started several ranks.
+  std::vector<Rank> tasks;
+  std::int64_t pid = kNone;
+  std::string_view host = {};
+  // How they ended, by themselves. A launcher ends the rest when one process failed, so of its
+  // lines only the first is taken at its word (ends_others).
+  RankNote::Kind kind = RankNote::Kind::killed;
+  bool ends_others = false;
+  std::optional<std::int64_t> exit_code;  // of a process that ended with one: it says why elsewhere
+  std::string_view text;                  // the message, without what stands before it
+};
+
+// Nothing where the line is none of these. The views are into `line`.
+std::optional<LauncherLine> parse_launcher_line(std::string_view line);
+
+// Whether the text holds such a line.
+bool has_launcher_line(std::string_view text);
+
+// The rank in the label that a launcher puts in front of each line, and the rest of the line:
+// "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`.
+struct LabelledLine {
+  Rank rank{kNone};
+  std::string_view text;
+};
+std::optional<LabelledLine> parse_label(std::string_view line);
+
+// "2025-01-31T12:37:42.149Z " at the start of a line, as Kubernetes and Docker write it, and
+// colours are not part of what a process wrote. The text without them; `buffer` holds it if it was
+// changed.
+std::string_view plain_text(std::string_view line, std::string& buffer);
+
+}  // namespace lockstep::trace

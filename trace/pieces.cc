@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <filesystem>
+#include <initializer_list>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -109,6 +110,22 @@ void read_evidence(const Content& content, const ReadingPlan& plan, Piece& piece
       piece.source->read({content.bytes, content.name, plan.rank_of_output(content.name)});
 }
 
+// What to do with a file of no form that can be read, by its name and first bytes.
+std::string how_to_read(const Content& content) {
+  const auto ends_with_any = [&](std::initializer_list<std::string_view> endings) {
+    return std::any_of(endings.begin(), endings.end(),
+                       [&](auto e) { return content.name.ends_with(e); });
+  };
+  if (ends_with_any({".nsys-rep", ".qdrep"}))
+    return "export it: nsys export --type sqlite -o rank_0.sqlite rank_0.nsys-rep";
+  if (ends_with_any({".pt", ".pth", ".ckpt", ".safetensors", ".bin.index.json"}) ||
+      content.name.ends_with("/data.pkl"))
+    return "this looks like a checkpoint; name the folder of the job's dumps, traces or logs";
+  if (content.bytes.starts_with("\xFF\xFE") || content.bytes.starts_with("\xFE\xFF"))
+    return "its text is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)";
+  return "`lockstep verify --help` lists what can be read; --format forces one";
+}
+
 // Reads one unpacked file: as evidence, as traces, or both. `named`: the user named the file, so
 // that a failure is reported.
 Piece read_content(const Content& content, bool named, const ReadingPlan& plan, Tables& tables) {
@@ -131,9 +148,7 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
                     "copy it again"}
         : content.bytes.empty()
             ? Error{"the file is empty", {content.name}, "did the program that writes it run?"}
-            : Error{"not a trace of a known form",
-                    {content.name},
-                    "`lockstep verify --help` lists what can be read; --format forces one"};
+            : Error{"not a trace of a known form", {content.name}, how_to_read(content)};
     return piece;
   }
   if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted

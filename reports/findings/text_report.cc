@@ -90,8 +90,8 @@ class TextReportWriter {
 
   void verdict() {
     std::string line, painted;
-    const std::string size = fmt::format("{}, {} events", plural(report_.ranks_read.size(), "rank"),
-                                         grouped(report_.events));
+    const std::string size = fmt::format("{}, {}", plural(report_.ranks_read.size(), "rank"),
+                                         plural(report_.events, "event"));
     switch (report_.verdict) {
       case verify::Verdict::clean:
         painted = paint_.green("CLEAN");

@@ -76,6 +76,16 @@ std::optional<Rank> rank_in_name(std::string_view file_name) {
   if (last == std::string_view::npos) return std::nullopt;
   const std::size_t before = file_name.find_last_not_of(kDigits, last);
   const std::size_t first = before == std::string_view::npos ? 0 : before + 1;
+  // The last of three numbers with dots is part of a version or an address: "1.0.2-chakra.0.0.4".
+  constexpr std::size_t kNowhere = std::string_view::npos;
+  const auto dotted_before = [&](std::size_t at) -> std::size_t {
+    if (at < 2 || file_name[at - 1] != '.') return kNowhere;
+    const std::size_t end = file_name.find_last_not_of(kDigits, at - 2);
+    const std::size_t begin = end == kNowhere ? 0 : end + 1;
+    return begin == at - 1 ? kNowhere : begin;
+  };
+  const std::size_t second = dotted_before(first);
+  if (second != kNowhere && dotted_before(second) != kNowhere) return std::nullopt;
   // A digit inside a word belongs to the word: "hf_GPT2_et.json", "resnet_2gpu_et.json". At the end
   // of the name it is a rank: "dump3", "r3.log.gz".
   const auto is_letter = [&](std::size_t at) {

@@ -107,8 +107,11 @@ Result<std::vector<std::string>> rank_files(const trace::Run& run, const Convert
 
 reports::ExitStatus convert_to_text(const ConvertCommand& command) {
   const ProgressLine progress("converting");
-  const Result<trace::Run> run = trace::load_run(command.paths, command.load);
+  Result<trace::Run> run = trace::load_run(command.paths, command.load);
   if (!run) return reports::fail(run.error());
+  // A header needs a size, also where the source does not know it.
+  for (trace::RankTrace& trace : run->ranks)
+    if (trace.world_size == trace::kNone) trace.world_size = run->world_size;
   const Result<std::vector<std::string>> files =
       rank_files(*run, command, "rank_", command.gzip ? ".trace.jsonl.gz" : ".trace.jsonl");
   if (!files) return reports::fail(files.error());
@@ -123,7 +126,7 @@ reports::ExitStatus convert_to_text(const ConvertCommand& command) {
   warn_of(run->unreadable);
   if (!command.quiet)
     std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", "
-              << grouped(run->event_count()) << " events to " << printable(command.output) << "\n";
+              << plural(run->event_count(), "event") << " to " << printable(command.output) << "\n";
   return status_for(run->unreadable);
 }
 

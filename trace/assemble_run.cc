@@ -88,8 +88,8 @@ void compare_headers(Run& run) {
   std::map<std::int32_t, std::vector<std::int32_t>> sizes;
   std::map<std::string, std::vector<std::int32_t>> semantics;
   for (const RankTrace& trace : run.ranks) {
-    run.world_size = std::max(run.world_size, trace.world_size);
-    sizes[trace.world_size].push_back(trace.rank.value);
+    run.world_size = std::max({run.world_size, trace.world_size, trace.rank.value + 1});
+    if (trace.world_size != kNone) sizes[trace.world_size].push_back(trace.rank.value);
     semantics[trace.semantics == Semantics::mpi ? "mpi" : "c10d"].push_back(trace.rank.value);
   }
   if (sizes.size() > 1) {

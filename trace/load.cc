@@ -11,6 +11,7 @@
 #include "trace/choose_pieces.h"
 #include "trace/formats/format.h"
 #include "trace/gpus.h"
+#include "trace/other_attempts.h"
 #include "trace/pieces.h"
 #include "trace/trace_files.h"
 
@@ -110,20 +111,56 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
   return out;
 }
 
+namespace {
+
+// Declares the group of all ranks in traces that do not know the size of the job. Without that, its
+// members stay unknown.
+void declare_world(Run& run, std::int32_t world_size) {
+  const GroupId world = run.tables.groups.intern("world");
+  std::vector<Rank> members;
+  for (std::int32_t r = 0; r < world_size; ++r) members.emplace_back(r);
+  const RankList ranks = run.tables.rank_lists.intern(members);
+  for (RankTrace& trace : run.ranks) {
+    if (trace.world_size == kNone) trace.groups.push_back({world, ranks, StringId{}});
+  }
+}
+
+// Leaves out the dumps of another attempt: what they show is not part of this hang.
+void leave_out_other_attempt(Run& run) {
+  const std::optional<OtherAttempt> other = find_other_attempt(run);
+  if (!other) return;
+  std::erase_if(run.ranks, [&](const RankTrace& trace) {
+    if (!std::binary_search(other->ranks.begin(), other->ranks.end(), trace.rank)) return false;
+    run.unreadable.push_back(
+        {Error{fmt::format("left out: {}, so that it is of another attempt of the job, or a clock "
+                           "is wrong",
+                           other->why),
+               {trace.source},
+               "give the files of one attempt"},
+         trace.rank});
+    return true;
+  });
+}
+
+}  // namespace
+
 Run complete_run(LoadedTraces loaded) {
   const Format* format = loaded.format;
   // Linking comes first: it fills in groups and world sizes, which the run is assembled from.
   if (format != nullptr && format->link != nullptr) format->link(loaded.traces, loaded.tables);
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
   run.unreadable = std::move(loaded.unreadable);
+  leave_out_other_attempt(run);
   if (format != nullptr) run.unknown.assign(format->unknown.begin(), format->unknown.end());
   if (!loaded.earlier_runs.empty()) {
     run.unknown.push_back(fmt::format("earlier runs of the job, in the same folder: {} not read",
                                       join_and(loaded.earlier_runs, 4)));
   }
+  const std::int32_t told = std::max(loaded.expect_ranks, loaded.evidence.world_size);
   join_evidence(run, std::move(loaded.evidence), format != nullptr && is_own(*format));
   keep_plausible_gpus(run);
   run.world_size = std::max(run.world_size, loaded.expect_ranks);
+  if (told > 0) declare_world(run, run.world_size);
   return run;
 }
 

@@ -13,6 +13,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 #include "verify/replay/replay.h"
+#include "verify/unexplained.h"
 
 namespace lockstep::verify {
 
@@ -221,10 +222,12 @@ void note_who_waits_for_missing(const Context& context, const std::vector<trace:
     note.evidence.push_back(context.evidence(waiting_call(context, point.waiting[0]), words));
   }
   tell_missing_stopped(context, note);
+  // A rank without a trace may belong to a group of which nothing tells the members.
+  const bool unknown = context.presumed || has_silent_members(context);
   if (!not_waited_for.empty())
-    note.message += fmt::format(
-        "; {} for {}", context.presumed ? "nothing shows whether anybody waits" : "nobody waits",
-        describe_ranks(not_waited_for));
+    note.message +=
+        fmt::format("; {} for {}", unknown ? "nothing shows whether anybody waits" : "nobody waits",
+                    describe_ranks(not_waited_for));
 }
 
 }  // namespace lockstep::verify

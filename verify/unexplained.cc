@@ -55,9 +55,9 @@ std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& q
       !records_completion(context.run, context.semantics)) {
     if (auto deadlock = deadlock_of_serial_devices(context)) return deadlock;
     questions.undecided.push_back(
-        fmt::format("{} hung, every call was issued by all its members, and completions were not "
+        fmt::format("{} hung, every call was issued by all its {}members, and completions were not "
                     "recorded: a device, the network, or the hosts themselves may be stuck",
-                    context.describe_ranks(hung)));
+                    context.describe_ranks(hung), has_silent_members(context) ? "known " : ""));
     return std::nullopt;
   }
   Finding f = make_finding(RuleId::host_stall);
@@ -65,6 +65,27 @@ std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& q
   f.culprits = f.ranks = context.ranks(hung);
   set_fingerprint(f, "");
   return f;
+}
+
+// Notes the calls in which ranks hang although each known member issued them, and of which nothing
+// tells all members.
+void note_silent_members(const Context& context, OpenQuestions& questions) {
+  for (const WaitPoint& point : context.where.wait_points) {
+    if (point.group == WaitPoint::kPointToPoint || !point.unknown_member || point.mismatched)
+      continue;
+    const GroupStreams& group = context.groups[point.group];
+    const bool hangs = std::any_of(point.waiting.begin(), point.waiting.end(), [&](auto r) {
+      return context.where.positions[r].state == Position::State::hung;
+    });
+    if (group.declared || !group.absent.empty() || !point.missing.empty() || !hangs) continue;
+    const bool all_ranks = group.name == "world";
+    questions.undecided.push_back(fmt::format(
+        "{}, which each of them issued: a rank that {} and that the log does not mention may never "
+        "have come; {}, a device or the network is stuck",
+        describe_wait(context, point), all_ranks ? "has a higher number" : "belongs to the group",
+        all_ranks ? fmt::format("if there is none (say --expect-ranks {})", context.run.world_size)
+                  : "if there is none"));
+  }
 }
 
 // Whether a finding is an error that explains why ranks ended.
@@ -110,6 +131,13 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& q
 
 }  // namespace
 
+bool has_silent_members(const Context& context) {
+  const auto sized = [](const trace::RankTrace& t) { return t.world_size != trace::kNone; };
+  return std::none_of(context.run.ranks.begin(), context.run.ranks.end(), sized) &&
+         std::any_of(context.groups.begin(), context.groups.end(),
+                     [](const GroupStreams& group) { return !group.declared; });
+}
+
 std::optional<ReplayResult> presumed_positions(const Context& context,
                                                const OpenQuestions& questions) {
   if (!questions.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
@@ -121,6 +149,7 @@ std::optional<ReplayResult> presumed_positions(const Context& context,
 
 void add_unexplained(const Context& context, const Context* presumed, bool live,
                      OpenQuestions& questions, std::vector<Finding>& findings) {
+  if (findings.empty() && !live) note_silent_members(context, questions);
   if (findings.empty() && questions.undecided.empty() && !live) note_open_calls(context, questions);
   if (findings.empty()) note_divergent_numbers(context, questions);
   if (presumed != nullptr && findings.empty() && questions.undecided.empty())

@@ -11,6 +11,10 @@
 
 namespace lockstep::verify {
 
+// Whether there may be ranks that nothing names: no trace knows the size of the job, and of a group
+// only the members are known that the traces show (the watchdog's messages). O(ranks + groups).
+bool has_silent_members(const Context& context);
+
 // Where the ranks stand if they hang where their traces end. Only for traces that just end and hold
 // nothing but the issue of calls, as NCCL's logs do. A log that was copied while the job ran looks
 // the same, so conclusions from this name no culprit. One replay, O(events log events).

@@ -396,9 +396,22 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
 
 namespace {
 
+// How many members of the group may wait there, too, unseen: without a trace, or with a file that
+// is cut off.
+std::size_t unseen_at(const Context& context, const WaitPoint& point) {
+  const GroupStreams& group = context.groups[point.group];
+  const auto is_unseen = [&](const Stream& s) {
+    return context.run.ranks[s.rank_index].open_ended &&
+           !std::binary_search(point.waiting.begin(), point.waiting.end(), s.rank_index);
+  };
+  return group.absent.size() + static_cast<std::size_t>(std::count_if(
+                                   group.streams.begin(), group.streams.end(), is_unseen));
+}
+
 std::optional<Cause> find_shift_at(const Context& context, const WaitPoint& point) {
   const std::uint32_t waiting = point.waiting[0];
-  bool few_wait = point.waiting.size() < point.missing.size();
+  const std::size_t unseen = unseen_at(context, point);
+  bool few_wait = point.waiting.size() + unseen < point.missing.size();
   // Other sources record more, by which explain_wait() judges a majority.
   if (few_wait && is_snapshot(context.run)) {
     const auto most =
@@ -420,7 +433,8 @@ std::optional<Cause> find_shift_at(const Context& context, const WaitPoint& poin
   }
   if (!found) return std::nullopt;
   // Most of a group may have left a call out. In dumps its past was asked above.
-  if (point.waiting.size() <= point.missing.size() && !(few_wait && is_snapshot(context.run))) {
+  if (point.waiting.size() <= point.missing.size() + unseen &&
+      !(few_wait && is_snapshot(context.run))) {
     const auto vote =
         divergence_by_votes(context.run, context.agreement, waiting, point.missing[0]);
     if (!vote) return std::nullopt;
@@ -456,9 +470,9 @@ std::string may_be_ahead(const Context& context, const WaitCause& wait) {
   const std::vector<const WaitPoint*> points = collective_points(context, wait);
   if (points.empty()) return "";
   const WaitPoint* const point = points[0];
-  if (point->waiting.size() > point->missing.size()) return "";
+  if (point->waiting.size() > point->missing.size() + unseen_at(context, *point)) return "";
   // Most of the job waits for them: these are not just ahead.
-  if (2 * wait.victims.size() > context.run.ranks.size()) return "";
+  if (2 * wait.victims.size() > static_cast<std::size_t>(context.run.world_size)) return "";
   const CallRef waited = waiting_call(context, point->waiting[0]);
   const trace::Call& call = context.call(waited);
   for (const std::uint32_t r : point->missing) {

@@ -94,6 +94,17 @@ class WaitPoints {
     const bool may_lack =
         at_.dumps_hosts() && !at_.groups()[g].declared && !at_.completed_somewhere(instance);
     if (may_lack && point.missing.empty() && !point.unknown_member) add_other_ranks(g, point);
+    point.unknown_member |= point.missing.empty() && may_be_silent(g, instance);
+  }
+
+  // Whether a member that no trace mentions may have never come: nothing tells the members of the
+  // group, and the source does not even know how many ranks the job has (the watchdog's messages).
+  bool may_be_silent(std::uint32_t g, CollectiveInstance instance) const {
+    const std::vector<trace::RankTrace>& ranks = at_.run().ranks;
+    return !at_.groups()[g].declared && !at_.completed_somewhere(instance) &&
+           std::all_of(ranks.begin(), ranks.end(), [](const trace::RankTrace& trace) {
+             return trace.world_size == trace::kNone;
+           });
   }
 
   // One of the ranks that did not use the group may be a member.
@@ -125,10 +136,10 @@ class WaitPoints {
     return at_.follows_record() || state.blocked == kNoCall || c <= state.blocked;
   }
 
-  // A peer without a trace may have issued its side unseen.
+  // A peer without a trace, or whose file is cut off, may have issued its side unseen.
   void add_missing(WaitPoint& point, trace::Rank peer) const {
     const trace::RankTrace* trace = at_.run().find(peer);
-    if (trace == nullptr) {
+    if (trace == nullptr || trace->open_ended) {
       point.unknown_member = true;
     } else {
       point.missing.push_back(static_cast<std::uint32_t>(trace - at_.run().ranks.data()));
@@ -145,7 +156,11 @@ class WaitPoints {
     }
     point.unknown_member = !at_.groups()[g].absent.empty();
     for (const Stream& stream : at_.groups()[g].streams) {
-      if (stream.rank_index != r) point.missing.push_back(stream.rank_index);
+      if (stream.rank_index == r) continue;
+      if (at_.run().ranks[stream.rank_index].open_ended)
+        point.unknown_member = true;
+      else
+        point.missing.push_back(stream.rank_index);
     }
   }
 

@@ -193,11 +193,13 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
   return out;
 }
 
-// How many ranks could not be asked because they left no trace: of a large job, their share of
-// those that are asked.
+// How many ranks could not be asked because they left no trace, or one that is cut off: of a large
+// job, their share of those that are asked.
 std::size_t silent_ranks(const trace::Run& run) {
   const auto all = std::max(static_cast<std::size_t>(run.world_size), run.ranks.size());
-  const std::size_t silent = all - run.ranks.size();
+  const auto cut = std::count_if(run.ranks.begin(), run.ranks.end(),
+                                 [](const trace::RankTrace& t) { return t.open_ended; });
+  const std::size_t silent = all - run.ranks.size() + static_cast<std::size_t>(cut);
   return all <= kMaxRanksAsked ? silent : (silent * kMaxRanksAsked + all - 1) / all;
 }
 

@@ -263,6 +263,17 @@ const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
   return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
 }
 
+namespace {
+
+// Whether a trace knows the size of the job. The watchdog's messages do not.
+bool knows_world_size(const trace::Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
+    return trace.world_size != trace::kNone;
+  });
+}
+
+}  // namespace
+
 std::vector<GroupStreams> group_streams(const trace::Run& run) {
   std::vector<std::vector<Stream>> collected = collect_streams(run);
   const std::vector<trace::RankList> members = members_by_group(run);
@@ -275,9 +286,10 @@ std::vector<GroupStreams> group_streams(const trace::Run& run) {
     group.streams = std::move(collected[g]);
     if (group.members.empty()) {
       if (group.streams.empty()) continue;
-      // Nobody declared the group. The members of "world" are known; of any other group, only the
-      // ranks that called in it.
+      // Nobody declared the group. The members of "world" are known as far as the size of the job
+      // is; of any other group, only the ranks that called in it.
       if (group.name == "world") {
+        group.declared = knows_world_size(run);
         for (std::int32_t r = 0; r < run.world_size; ++r) group.members.emplace_back(r);
       } else {
         group.declared = false;

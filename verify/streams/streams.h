@@ -41,7 +41,7 @@ struct GroupStreams {
   trace::GroupId group;
   std::string name;
   std::vector<trace::Rank> members;  // as most ranks declare them, in group order
-  bool declared = true;              // false: no rank did; `members` are those that used it
+  bool declared = true;              // false: no rank did; `members` are those known to use it
   std::vector<Stream> streams;       // of the members that have a trace, ascending by rank index
   std::vector<trace::Rank> absent;   // members without a trace, ascending
   std::vector<StreamClass> classes;

@@ -132,11 +132,13 @@ TEST(Recognition, TheRankInAFilesName) {
                                                 {"dump7", 7},
                                                 {"r3.log.gz", 3},
                                                 {"chakra.0.et", 0},
+                                                {"job-1.3.et", 3},
                                                 {"12", 12}}) {
     EXPECT_EQ(rank_in_name(name), Rank(rank)) << name;
   }
-  for (const char* name : {"", "trace.json", "hf_GPT2_et.json", "resnet_2gpu_et.json",
-                           "pt2_et.json", "worker_1694128201557.json"}) {
+  for (const char* name :
+       {"", "trace.json", "hf_GPT2_et.json", "resnet_2gpu_et.json", "pt2_et.json",
+        "worker_1694128201557.json", "1.0.2-chakra.0.0.4.json", "node-10.0.0.5.log"}) {
     EXPECT_EQ(rank_in_name(name), std::nullopt) << name;
   }
 }
@@ -157,7 +159,7 @@ TEST(Recognition, OutputWithLinesOfNcclButNoCallsIsReadForItsWatchdog) {
   ASSERT_EQ(read->size(), 1U);
   EXPECT_EQ((*read)[0].end, End::hung);
   format->link(*read, tables);
-  EXPECT_EQ((*read)[0].world_size, 1);
+  EXPECT_EQ((*read)[0].world_size, kNone);
 }
 
 }  // namespace

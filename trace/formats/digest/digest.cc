@@ -118,7 +118,9 @@ class DigestFileReader {
       RankTrace trace;
       trace.world_size = in_.small();
       trace.pid = in_.integer();
-      if (!is_possible_rank(rank, trace.world_size)) return false;
+      // Logs may not know the size.
+      const std::int32_t size = trace.world_size == kNone ? kMaxWorldSize : trace.world_size;
+      if (!is_possible_rank(rank, size)) return false;
       trace.rank = Rank(static_cast<std::int32_t>(rank));
       trace.source = file_;
       ColumnViews columns;

@@ -280,11 +280,11 @@ class WatchdogLogReader {
     if (!again && one.errors.size() < kMaxErrors) one.errors.push_back(std::move(error));
   }
 
-  // Makes the rank's trace. The world size is a guess until link_watchdog_log().
+  // Makes the rank's trace. Its world size stays unknown: a rank whose watchdog said nothing may be
+  // a higher one than any that is named.
   RankTrace finish(Rank rank, OneRank& one) {
     RankTrace trace;
     trace.rank = rank;
-    trace.world_size = rank.value + 1;
     trace.source = file_.name;
     trace.backend = "nccl";
     trace.first_number = 1;
@@ -446,14 +446,9 @@ void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>
 }
 
 void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
-  std::int32_t world = 0;
-  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
   auto numbers = failed_numbers(traces, tables);
   add_last_completed(numbers, traces, tables);
-  for (RankTrace& trace : traces) {
-    trace.world_size = world;
-    add_issued(trace, numbers, tables);
-  }
+  for (RankTrace& trace : traces) add_issued(trace, numbers, tables);
 }
 
 bool is_watchdog_log(std::string_view bytes) {

@@ -1,5 +1,8 @@
 // Flight Recorder dumps: from bytes to a verdict.
+#include <filesystem>
 #include <map>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -374,6 +377,60 @@ TEST_F(FlightRecorder, ADamagedPageIsSurvived) {
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
     (void)flight_recorder_format().read({bytes, "f", std::nullopt}, tables);
   }
+}
+
+// The verdict, and the culprits of its errors: "findings 2 3".
+std::string judged_dumps(const trace::Run& run) {
+  const verify::Report report = verify::verify(run);
+  std::string out(verify::to_string(report.verdict));
+  for (const verify::Finding& f : report.findings) {
+    if (f.severity == verify::Severity::note) continue;
+    for (const Rank rank : f.culprits) out += " " + std::to_string(rank.value);
+  }
+  return out;
+}
+
+// Each rank receives from the next one, which has posted no send. Cut off, one dump lacks that.
+TEST_F(FlightRecorder, ARankWhoseDumpIsCutOffIsNotAccusedOfItsMessages) {
+  for (int r = 0; r < 3; ++r) {
+    const std::string name = fmt::format("nccl:recv {}<-{}", r, (r + 1) % 3);
+    const std::string whole = dump_of(
+        {{}, {.name = name, .seq = 1, .state = "scheduled", .line = 20, .p2p = true}}, 3, 1);
+    write(r, r == 2 ? whole.substr(0, whole.size() - 200) : whole);
+  }
+  EXPECT_EQ(judged_dumps(load()), "inconclusive");
+}
+
+// Ranks 0 and 1 may just be ahead. So they may be where the dump of a rank that is behind is gone.
+TEST_F(FlightRecorder, AMissingDumpMakesNoMajority) {
+  const auto dump = [](bool ahead) {
+    std::vector<Entry> entries = {{}, {.seq = 2}};
+    if (ahead) entries.push_back({.seq = 3, .elements = 99, .state = "scheduled", .line = 30});
+    return dump_of(entries, 4, 2);
+  };
+  for (int r = 0; r < 4; ++r) write(r, dump(r < 2));
+  EXPECT_EQ(judged_dumps(load()), "inconclusive");
+  ASSERT_TRUE(std::filesystem::remove(dir_.file("nccl_trace_rank_3")));
+  EXPECT_EQ(judged_dumps(load()), "inconclusive");
+}
+
+// Ranks 2 and 3 left out the call of line 20. Without rank 0's dump the only one that made it must
+// not look like one that made a call too many.
+TEST_F(FlightRecorder, AMissingDumpMakesNoMinority) {
+  const auto dump = [](bool all) {
+    std::vector<Entry> entries = {{.line = 10}};
+    if (all) entries.push_back({.seq = 2, .line = 20});
+    const int last = all ? 3 : 2;
+    entries.push_back({.seq = last, .line = 10});
+    if (all) entries.back().state = "scheduled";
+    return dump_of(entries, 4, 2);
+  };
+  for (int r = 0; r < 4; ++r) write(r, dump(r < 2));
+  EXPECT_EQ(judged_dumps(load()), "findings 2 3");
+  write(0, dump(true).substr(0, dump(true).size() / 2));
+  EXPECT_EQ(judged_dumps(load()), "findings") << "nobody";
+  ASSERT_TRUE(std::filesystem::remove(dir_.file("nccl_trace_rank_0")));
+  EXPECT_EQ(judged_dumps(load()), "findings") << "nobody";
 }
 
 }  // namespace

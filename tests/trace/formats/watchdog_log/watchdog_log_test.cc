@@ -1,13 +1,16 @@
 // Messages of PyTorch's NCCL watchdog.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temp_dir.h"
 #include "tests/trace/formats/format_testing.h"
 #include "trace/formats/format.h"
+#include "trace/load.h"
 
 namespace lockstep::trace {
 namespace {
@@ -49,8 +52,9 @@ TEST(WatchdogLog, ReadsWhatTheMessagesTell) {
   const auto run = run_of_log(timed_out(3, 12, "ALLREDUCE", 1024, 14, 11) +
                               timed_out(3, 12, "ALLREDUCE", 1024, 14, 11));
   ASSERT_EQ(run.ranks.size(), 1U);
-  EXPECT_EQ(run.world_size, 4);
+  EXPECT_EQ(run.world_size, 4) << "the highest rank that is named";
   const RankTrace& trace = run.ranks[0];
+  EXPECT_EQ(trace.world_size, kNone) << "it does not say how many there are";
   EXPECT_EQ(trace.rank, Rank(3));
   EXPECT_EQ(trace.end, End::hung);
   EXPECT_FALSE(trace.snapshot) << "ten minutes went by: it hangs";
@@ -104,11 +108,40 @@ TEST(WatchdogLog, FindsAnotherSize) {
   EXPECT_THAT(judged(run_of_log(text)), HasSubstr("size-mismatch world#6 by 1"));
 }
 
-// Everybody came, with the same call: nobody is to blame.
+// What --expect-ranks does.
+Run load_expecting(const std::string& file, std::int32_t ranks) {
+  LoadOptions options;
+  options.expect_ranks = ranks;
+  Result<Run> run = load_run({file}, options);
+  return std::move(*run);
+}
+
+// Everybody came, with the same call: nobody is to blame. But the log does not tell how many there
+// are, and the watchdog of a rank that never came says nothing.
 TEST(WatchdogLog, BlamesNobodyWhereAllAreInOneCall) {
   std::string text;
   for (int rank = 0; rank < 4; ++rank) text += timed_out(rank, 7, "ALLREDUCE", 64, 7, 6);
-  EXPECT_EQ(judged(run_of_log(text)), "findings\ndevice-stall world#6 by");
+  EXPECT_EQ(judged(run_of_log(text)), "inconclusive");
+  TempDir dir;
+  const std::string log = dir.write("job.log", text);
+  const auto told = [&](std::int32_t ranks) { return judged(load_expecting(log, ranks)); };
+  EXPECT_EQ(told(4), "findings\ndevice-stall world#6 by");
+  EXPECT_EQ(told(5), "inconclusive") << "the last one never came";
+}
+
+// Nothing tells who belongs to a subgroup.
+TEST(WatchdogLog, ASilentMemberOfASubgroupMayHaveNeverCome) {
+  const std::string tensor = "PG ID 1 PG GUID 5(TENSOR)";
+  const std::string first = timed_out(0, 40, "ALLREDUCE", 64, 40, 39, tensor);
+  EXPECT_EQ(judged(run_of_log(first)), "inconclusive");
+  EXPECT_EQ(judged(run_of_log(first + timed_out(1, 40, "ALLREDUCE", 64, 40, 39, tensor))),
+            "inconclusive");
+  // Rank 1 says nothing; ranks 2 and 3 wait for ranks 0 and 1.
+  const std::string others =
+      timed_out(2, 12, "ALLREDUCE", 8, 12, 11) + timed_out(3, 12, "ALLREDUCE", 8, 12, 11);
+  EXPECT_EQ(judged(run_of_log(first + others)), "inconclusive");
+  EXPECT_THAT(judged(run_of_log(first + others + told_to_dump(1, 11, 11))),
+              HasSubstr("host-stall world#11 by 1"));
 }
 
 TEST(WatchdogLog, OtherSpellingsSayTheSame) {

@@ -89,6 +89,10 @@ void compare_headers(Run& run) {
   std::map<std::string, std::vector<std::int32_t>> semantics;
   for (const RankTrace& trace : run.ranks) {
     run.world_size = std::max({run.world_size, trace.world_size, trace.rank.value + 1});
+    for (const RankTrace::Membership& group : trace.groups) {
+      if (trace.world_size == kNone && group.ranks.size() > 0)
+        run.world_size = std::max(run.world_size, group.ranks.highest().value + 1);
+    }
     if (trace.world_size != kNone) sizes[trace.world_size].push_back(trace.rank.value);
     semantics[trace.semantics == Semantics::mpi ? "mpi" : "c10d"].push_back(trace.rank.value);
   }

@@ -34,12 +34,19 @@ std::string folder_below(const std::string& name, const std::vector<std::string>
 
 // The format that provides the calls: the richest one (first in all_formats()) among those that
 // hold at least half as many ranks as the format with most ranks. So a single dump left
-// over from before does not replace the log of the whole job.
+// over from before does not replace the log of the whole job. A format without any call is passed
+// over (NCCL's log of communicators alone), unless no other one has calls.
 const Format* choose_calls(const std::vector<Piece>& pieces) {
   std::map<const Format*, std::set<Rank>> ranks;
+  std::set<const Format*> with_calls;
   for (const Piece& piece : pieces) {
-    for (const RankTrace& trace : piece.traces) ranks[piece.kind()].insert(trace.rank);
+    for (const RankTrace& trace : piece.traces) {
+      ranks[piece.kind()].insert(trace.rank);
+      if (!trace.calls.empty() || !trace.progress.empty()) with_calls.insert(piece.kind());
+    }
   }
+  if (!with_calls.empty())
+    std::erase_if(ranks, [&](const auto& held) { return !with_calls.contains(held.first); });
   std::size_t most = 0;
   for (const auto& [format, held] : ranks) most = std::max(most, held.size());
   for (const Format& format : all_formats()) {

@@ -121,7 +121,9 @@ void declare_world(Run& run, std::int32_t world_size) {
   for (std::int32_t r = 0; r < world_size; ++r) members.emplace_back(r);
   const RankList ranks = run.tables.rank_lists.intern(members);
   for (RankTrace& trace : run.ranks) {
-    if (trace.world_size == kNone) trace.groups.push_back({world, ranks, StringId{}});
+    if (trace.world_size != kNone) continue;
+    std::erase_if(trace.groups, [&](const auto& own) { return own.group == world; });
+    trace.groups.push_back({world, ranks, StringId{}});
   }
 }
 

@@ -120,6 +120,17 @@ std::optional<Cause> explain_deaths(const Context& context) {
       return std::find(dead.begin(), dead.end(), m) != dead.end();
     });
   });
+  // A death hurts those alone who are in a call with the dead.
+  std::erase_if(hurt, [&](std::uint32_t r) {
+    const std::size_t at = context.where.point_of[r];
+    if (context.where.positions[r].state != State::hung || at == SIZE_MAX) return false;
+    const WaitPoint& point = context.where.wait_points[at];
+    if (point.group == WaitPoint::kPointToPoint) return false;
+    const std::vector<trace::Rank>& members = context.groups[point.group].members;
+    return std::none_of(dead.begin(), dead.end(), [&](std::uint32_t d) {
+      return std::find(members.begin(), members.end(), context.run.ranks[d].rank) != members.end();
+    });
+  });
   // A death from which nobody suffers explains nothing.
   if (dead.empty() || hurt.empty()) return std::nullopt;
   Cause cause;

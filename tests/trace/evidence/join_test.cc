@@ -192,7 +192,7 @@ TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {
 TEST_F(JoinTest, WhatAnotherProcessOfTheRankSaidIsNotMixedIn) {
   for (int r = 0; r < 3; ++r) {
     dir_.write(fmt::format("rank_{}.trace.jsonl", r),
-               r == 1 ? trace_of(r, 3, 2, "hung") : trace_of(r, 3, 3, "hung"));
+               r == 1 ? trace_of(r, 3, 2, "cut") : trace_of(r, 3, 3, "hung"));
   }
   const std::string without = judged(load());
   EXPECT_EQ(without, "findings\nhost-stall by 1");

@@ -162,5 +162,29 @@ TEST(Recognition, OutputWithLinesOfNcclButNoCallsIsReadForItsWatchdog) {
   EXPECT_EQ((*read)[0].world_size, kNone);
 }
 
+// NCCL's own lines then tell the size of the job, and where its ranks ran.
+TEST(Recognition, OutputWithCommunicatorsButNoCallsIsReadForItsWatchdog) {
+  std::string text;
+  for (const int rank : {1, 2, 3}) {
+    const std::string r = std::to_string(rank);
+    text += "n1:410" + r + ":9 [" + r + "] NCCL INFO ncclCommInitRank comm 0x55" + r + " rank " +
+            r + " nranks 4 cudaDev " + r + " nvmlDev " + r +
+            " busId 1000 commId 0x8b - Init COMPLETE\n[rank" + r +
+            "]:[E709 17:05:38.1 ProcessGroupNCCL.cpp:632] [Rank " + r +
+            "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, "
+            "OpType=BROADCAST, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 ms\n";
+  }
+  Tables tables;
+  const auto read = nccl_log_format().read({text, "out.log", {}}, tables);
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->size(), 3U);
+  EXPECT_EQ((*read)[2].rank, Rank(3));
+  EXPECT_EQ((*read)[2].host, "n1");
+  EXPECT_EQ((*read)[2].pid, 4103);
+  EXPECT_EQ((*read)[2].calls.size(), 1U);
+  ASSERT_EQ((*read)[2].groups.size(), 1U);
+  EXPECT_EQ((*read)[2].groups[0].ranks.size(), 4U);
+}
+
 }  // namespace
 }  // namespace lockstep::trace

@@ -97,11 +97,11 @@ class NcclLogReader {
       const std::optional<NcclLine> parsed = parse_nccl_line(*line);
       if (parsed) take(*parsed, *line);
     }
-    if (processes_.empty()) {
-      // A job's output in which only the watchdog mentions calls.
-      if (!hung_.empty()) return watchdog_log_format().read(file_, tables_);
-      return nothing_found();
-    }
+    // A job's output in which only the watchdog mentions calls.
+    const bool calls = std::any_of(processes_.begin(), processes_.end(),
+                                   [](const Process& process) { return !process.calls.empty(); });
+    if (!calls && !hung_.empty()) return read_watchdog();
+    if (processes_.empty()) return nothing_found();
     mark_hung();
     std::vector<RankTrace> out;
     for (Process& process : processes_) out.push_back(finish(process));
@@ -109,6 +109,32 @@ class NcclLogReader {
   }
 
  private:
+  // Reads the watchdog's messages. What NCCL says of its communicators adds the size of the job,
+  // and where the ranks ran.
+  Result<std::vector<RankTrace>> read_watchdog() {
+    Result<std::vector<RankTrace>> traces = watchdog_log_format().read(file_, tables_);
+    if (!traces) return traces;
+    std::map<std::int64_t, RankList> worlds;  // by size
+    for (RankTrace& trace : *traces) {
+      const auto own = std::find_if(processes_.begin(), processes_.end(), [&](const Process& p) {
+        return p.by_prefix ? *p.by_prefix == trace.rank : p.rank_in_largest == trace.rank.value;
+      });
+      if (own == processes_.end()) continue;
+      trace.host = own->host;
+      trace.pid = own->pid;
+      trace.gpu = gpu_index(own->gpu);
+      if (own->largest <= trace.rank.value || own->largest > kMaxWorldSize) continue;
+      const auto [world, is_new] = worlds.try_emplace(own->largest);
+      if (is_new) {
+        std::vector<Rank> members;
+        for (std::int32_t r = 0; r < own->largest; ++r) members.emplace_back(r);
+        world->second = tables_.rank_lists.intern(members);
+      }
+      trace.groups.push_back({tables_.groups.intern("world"), world->second, StringId{}});
+    }
+    return traces;
+  }
+
   Error nothing_found() const {
     const bool calls = orphans_ > 0;
     return {calls ? "calls of collectives, but no line that says who is in their communicators"

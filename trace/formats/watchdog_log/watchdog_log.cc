@@ -17,6 +17,11 @@
 // where a send, receive or coalesced batch failed. "Rank" in brackets is the group rank. The global
 // rank is that of the prefix "[rank3]:"; in the default group both are the same.
 //
+// Members of a group that said nothing are known where the group ranks of the others leave no
+// choice: group ranks 0 and 2 of ranks 4 and 6 are those of 4, 5, 6, since PyTorch sorts them.
+// Until `link`, a trace's membership of a group holds the rank itself, and as description its group
+// rank.
+//
 // A rank's trace holds the calls that timed out, how far it got in each group
 // (RankTrace::progress), and its exceptions. `link` adds calls about which nothing else is known:
 // those that timed out on other ranks and that this rank, by its counters, had issued too, and the
@@ -67,6 +72,7 @@ struct Failed {
 struct OneRank {
   std::vector<Failed> failed;
   std::map<std::string, WatchdogProgress> progress;  // by group
+  std::map<std::string, std::int64_t> group_ranks;   // by group, not of the default one
   std::vector<std::string> errors;
   bool in_traceback = false;
 };
@@ -208,6 +214,8 @@ class WatchdogLogReader {
     OneRank& one = ranks_[*rank];
     std::optional<std::string> group;
     if (line.group) group = group_name(*line.group);
+    if (group && *group != "world" && is_possible_rank(line.group->rank, kMaxWorldSize))
+      one.group_ranks.emplace(*group, line.group->rank);
     if (line.timeout) take_timeout(one, *line.timeout, group);
     if (line.progress && group) take_progress(one, *group, *line.progress);
     if (!line.error.empty()) add_error(one, line.error);
@@ -308,6 +316,11 @@ class WatchdogLogReader {
       // Always -1 where timing of the group's events is off, which is the default.
       if (progress.started && *progress.started > 0) out.started = counted(progress.started);
       trace.progress.push_back(out);
+    }
+    for (const auto& [group, group_rank] : one.group_ranks) {
+      trace.groups.push_back({tables_.groups.intern(group),
+                              tables_.rank_lists.intern(std::vector{rank}),
+                              tables_.strings.intern(std::to_string(group_rank))});
     }
     for (const std::string& error : one.errors) {
       TraceBuilder(trace).add_mark(EventKind::exception, trace.exceptions,
@@ -445,7 +458,54 @@ void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>
   if (planned.size() != before) build(trace, std::move(planned));
 }
 
+// The members of a group by the group ranks of those that said something; those between them that
+// said nothing included. Empty where there are none of the latter, or where the ranks leave a
+// choice.
+std::vector<Rank> members_with_silent(const std::map<std::int32_t, Rank>& by_group_rank) {
+  std::vector<Rank> out;
+  std::int32_t last_index = -1;
+  std::int32_t last_rank = -1;
+  for (const auto& [index, rank] : by_group_rank) {
+    const std::int32_t between = index - last_index - 1;
+    const std::int32_t room = rank.value - last_rank - 1;
+    if (between != 0 && between != room) return {};
+    if (room < 0) return {};
+    for (std::int32_t r = rank.value - between; r <= rank.value; ++r) out.emplace_back(r);
+    last_index = index;
+    last_rank = rank.value;
+  }
+  return out.size() == by_group_rank.size() ? std::vector<Rank>() : out;
+}
+
+// Replaces the group ranks in traces' memberships by the members of the groups, where some said
+// nothing. All other groups stay undeclared: further members may be silent.
+void declare_silent_members(std::span<RankTrace> traces, Tables& tables) {
+  const GroupId world = tables.groups.intern("world");
+  std::map<GroupId, std::map<std::int32_t, Rank>> groups;
+  std::set<GroupId> contradictory;
+  for (RankTrace& trace : traces) {
+    std::erase_if(trace.groups, [&](const RankTrace::Membership& own) {
+      if (own.group == world) return false;  // NCCL's lines tell its members
+      const auto index = number_after(tables.str(own.desc), "");
+      if (!index) return true;
+      const auto [known, is_new] =
+          groups[own.group].emplace(static_cast<std::int32_t>(*index), trace.rank);
+      if (!is_new && known->second != trace.rank) contradictory.insert(own.group);
+      return true;
+    });
+  }
+  for (const auto& [group, by_group_rank] : groups) {
+    if (contradictory.contains(group)) continue;
+    const std::vector<Rank> members = members_with_silent(by_group_rank);
+    if (members.empty()) continue;
+    const RankList ranks = tables.rank_lists.intern(members);
+    for (RankTrace& trace : traces)
+      if (ranks.contains(trace.rank)) trace.groups.push_back({group, ranks, StringId{}});
+  }
+}
+
 void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
+  declare_silent_members(traces, tables);
   auto numbers = failed_numbers(traces, tables);
   add_last_completed(numbers, traces, tables);
   for (RankTrace& trace : traces) add_issued(trace, numbers, tables);

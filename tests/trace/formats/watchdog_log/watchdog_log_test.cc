@@ -10,6 +10,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/trace/formats/format_testing.h"
 #include "trace/formats/format.h"
+#include "trace/groups.h"
 #include "trace/load.h"
 
 namespace lockstep::trace {
@@ -177,6 +178,41 @@ TEST(WatchdogLog, GroupsAreKnownByNameAndPurpose) {
       timed_out(5, 9, "ALLGATHER", 8, 9, 8, "PG ID 5 PG GUID 22(TENSOR_MODEL_PARALLEL_GROUP)", 1));
   EXPECT_EQ(run.ranks[0].rank, Rank(5));
   EXPECT_EQ(run.tables.str(run.ranks[0].calls[0].group), "TENSOR_MODEL_PARALLEL_GROUP (22)");
+}
+
+// The group ranks of the others show that the silent rank is a member.
+TEST(WatchdogLog, ASilentMemberBetweenOthersIsKnown) {
+  const auto of = [](std::vector<int> ranks, int first) {
+    std::string text;
+    for (const int rank : ranks)
+      text += timed_out(rank, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(TP)", rank - first);
+    return run_of_log(text);
+  };
+  const auto run = of({4, 5, 7}, 4);
+  const RankTrace::Membership* group = membership(run.ranks[0], run.ranks[0].calls[0].group);
+  ASSERT_NE(group, nullptr);
+  EXPECT_THAT(std::vector<Rank>(group->ranks.begin(), group->ranks.end()),
+              testing::ElementsAre(Rank(4), Rank(5), Rank(6), Rank(7)));
+  const verify::Report report = verify::verify(run);
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(report.findings[0].message,
+              HasSubstr("ranks 4, 5, 7 wait in all_reduce of 64 (call 40 of TP), and only "
+                        "rank 6 has not come that far"));
+  // Nobody is missing between these, and which ranks are is open there.
+  EXPECT_TRUE(of({4, 5, 6}, 4).ranks[0].groups.empty());
+  const auto strided =
+      run_of_log(timed_out(0, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(DP)", 0) +
+                 timed_out(8, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(DP)", 2));
+  EXPECT_TRUE(strided.ranks[0].groups.empty());
+}
+
+// Rank 13 waits in its expert group. Rank 0 only says how far it is in the default group.
+TEST(WatchdogLog, ARankToldToDumpIsNotDeadForOtherGroups) {
+  const std::string waits =
+      timed_out(13, 40, "ALLTOALL_BASE", 64, 41, 39, "PG ID 3 PG GUID 31(ep)", 5);
+  EXPECT_EQ(judged(run_of_log(told_to_dump(0, 1261, 1259) + waits)), "inconclusive");
+  EXPECT_EQ(judged(run_of_log(told_to_dump(0, 1261, 1261) + waits)), "inconclusive");
 }
 
 // Until PyTorch 2.2 a message names no group: what is unlike may be of two groups.

@@ -23,6 +23,8 @@ constexpr std::string_view kDeepSpeed = "exits with return code = ";
 constexpr std::string_view kRay = "A worker died or was killed";
 constexpr std::string_view kCancelled = " CANCELLED AT ";
 
+constexpr std::string_view kDockerLog = R"({"log":")";
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // How a process ended that a signal ended. SIGABRT and SIGTERM follow from another rank's end: the
@@ -195,7 +197,8 @@ std::size_t end_of_escape(std::string_view text, std::size_t at) {
   return std::min(end + 1, text.size());
 }
 
-// Without "2025-01-31T12:37:42.149692541Z ".
+// Without "2025-01-31T12:37:42.149692541Z ", and without what containerd writes behind it: "stderr
+// F ".
 std::string_view after_timestamp(std::string_view line) {
   constexpr std::string_view kShape = "0000-00-00T00:00:00";
   if (line.size() <= kShape.size()) return line;
@@ -204,7 +207,26 @@ std::string_view after_timestamp(std::string_view line) {
   }
   const std::size_t end = line.find(' ');
   constexpr std::size_t kLongest = 40;
-  return end == kNpos || end > kLongest ? line : line.substr(end + 1);
+  if (end == kNpos || end > kLongest) return line;
+  line.remove_prefix(end + 1);
+  for (const std::string_view stream : {"stderr F ", "stdout F "})
+    if (line.starts_with(stream)) line.remove_prefix(stream.size());
+  return line;
+}
+
+// What a process wrote, from a line of Docker's log. The text ends at the first quote that is not
+// escaped.
+void unpack_docker_line(std::string_view line, std::string& out) {
+  out.clear();
+  for (std::size_t at = kDockerLog.size(); at < line.size() && line[at] != '"'; ++at) {
+    if (line[at] != '\\' || at + 1 == line.size()) {
+      out += line[at];
+      continue;
+    }
+    const char escaped = line[++at];
+    if (escaped == 'n' || escaped == 'r') continue;  // the end of the line
+    out += escaped == 't' ? '\t' : escaped;
+  }
 }
 
 }  // namespace
@@ -267,7 +289,13 @@ std::optional<LabelledLine> parse_label(std::string_view line) {
   return LabelledLine{rank[0], line.substr(colon + 2)};
 }
 
+bool is_docker_log(std::string_view bytes) { return bytes.starts_with(kDockerLog); }
+
 std::string_view plain_text(std::string_view line, std::string& buffer) {
+  if (line.starts_with(kDockerLog)) {
+    unpack_docker_line(line, buffer);
+    return buffer;
+  }
   if (line.find('\x1b') != kNpos) {
     buffer.clear();
     for (std::size_t at = 0; at < line.size();) {

@@ -51,9 +51,13 @@ struct LabelledLine {
 };
 std::optional<LabelledLine> parse_label(std::string_view line);
 
-// "2025-01-31T12:37:42.149Z " at the start of a line, as Kubernetes and Docker write it, and
-// colours are not part of what a process wrote. The text without them; `buffer` holds it if it was
+// Not part of what a process wrote: "2025-01-31T12:37:42.149Z " at the start of a line, as
+// Kubernetes and Docker write it, "stderr F " behind it, and colours. Docker's own logs hold a line
+// in JSON,
+// {"log":"step 3\n","stream":"stderr",…}. The text without them; `buffer` holds it if it was
 // changed.
 std::string_view plain_text(std::string_view line, std::string& buffer);
+// Whether a file begins with such a line of Docker's.
+bool is_docker_log(std::string_view bytes);
 
 }  // namespace lockstep::trace

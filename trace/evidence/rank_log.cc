@@ -60,7 +60,8 @@ constexpr std::string_view kBoxEnd = "\xE2\x95\xB0";     // ╰
 constexpr std::string_view kStuckWatchdog =
     "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
-constexpr std::string_view kLastError = "Last error:";  // of NCCL, on the next line
+constexpr std::string_view kLastError = "Last error:";    // of NCCL, on the next line
+constexpr std::string_view kExceptionIn = "Exception i";  // the two below
 constexpr std::string_view kIgnored = "Exception ignored in";
 constexpr std::string_view kInThread = "Exception in thread";
 constexpr std::string_view kTraceback = "Traceback (most recent call last)";
@@ -215,7 +216,7 @@ class RankLogReader {
 
   static bool shows_launcher_of_ranks(std::string_view line) {
     return contains_text(line, "torchrun") || contains_text(line, "local_rank") ||
-           contains_text(line, "distributed/elastic") || contains_text(line, "distributed.elastic");
+           contains_text(line, "elastic");
   }
 
   // `text`: the line without a rank's prefix.
@@ -241,7 +242,7 @@ class RankLogReader {
   // What stands before a traceback on each of its lines: "(Worker pid=12) ". Empty for most lines.
   std::string_view label_of(std::string_view text) {
     constexpr std::size_t kLongest = 160;
-    for (const std::string_view opening : {kTraceback, kIgnored, kInThread}) {
+    for (const std::string_view opening : {kTraceback, kExceptionIn}) {
       const std::size_t at = text.find(opening);
       if (at == kNpos || at == 0 || at > kLongest) continue;
       // The corner of a box: the next lines do not repeat it.
@@ -581,7 +582,7 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
   constexpr std::size_t kHead = std::size_t{64} << 10U;
   const std::string_view head = bytes.substr(0, kHead);
   if (head.empty() || head.find('\0') != kNpos) return false;
-  if (head.front() == '{' || head.front() == '[') {
+  if ((head.front() == '{' && !is_docker_log(head)) || head.front() == '[') {
     // JSON, unless it is a line's prefix ("[rank0]:", "[2024-…").
     const std::size_t second = head.find_first_not_of(" \t\r\n", 1);
     if (head.front() == '{' || second == kNpos || head[second] == '{') return false;

@@ -1,9 +1,10 @@
-// Stacks of a job's processes, and in them the frame that holds each one up. Three forms, one
+// Stacks of a job's processes, and in them the frame that holds each one up. Four forms, one
 // process in a file or several:
 //
 //   py-spy dump --pid 12          Process 12: python train.py
 //                                 Thread 12 (idle): "MainThread"
 //                                     wait (threading.py:320)
+//   py-spy dump --json            [{"pid":12,"thread_name":"MainThread","frames":[{"name":"wait",…
 //   faulthandler, PyTorch's       Thread 0x00007f01 (most recent call first):
 //   debug server (/stacks)          File "train.py", line 12 in train
 //   gdb -p 12 -batch -ex "thread  Thread 1 (Thread 0x7f01 (LWP 12) "python"):
@@ -20,8 +21,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
@@ -82,11 +85,51 @@ struct Frame {
   bool library = false;  // for gdb: a function that only waits
 };
 
+// The lines that py-spy would have written as text.
+std::vector<std::string> lines_of_json(std::string_view bytes) {
+  std::vector<std::string> out;
+  const auto threads = nlohmann::json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  if (!threads.is_array()) return out;
+  const auto text_of = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto number_of = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : kNone;
+  };
+  std::int64_t process = kNone;
+  for (const nlohmann::json& thread : threads) {
+    if (!thread.is_object()) continue;
+    if (const std::int64_t pid = number_of(thread, "pid"); pid != process) {
+      process = pid;
+      out.push_back(fmt::format("Process {}: python", pid));
+    }
+    out.push_back(fmt::format("Thread {} (idle): \"{}\"", number_of(thread, "os_thread_id"),
+                              text_of(thread, "thread_name")));
+    const auto frames = thread.find("frames");
+    if (frames == thread.end() || !frames->is_array()) continue;
+    for (const nlohmann::json& frame : *frames) {
+      if (!frame.is_object()) continue;
+      std::string file = text_of(frame, "short_filename");
+      if (file.empty()) file = text_of(frame, "filename");
+      out.push_back(
+          fmt::format("    {} ({}:{})", text_of(frame, "name"), file, number_of(frame, "line")));
+    }
+  }
+  return out;
+}
+
 class StacksReader {
  public:
   explicit StacksReader(const TraceFile& file) : file_(file), rank_(file.rank) {}
 
   FileEvidence read() {
+    if (file_.bytes.starts_with('[')) {
+      for (const std::string& line : lines_of_json(file_.bytes)) take(line);
+      end_process();
+      return std::move(out_);
+    }
     LogLines lines(file_.bytes);
     while (const auto line = lines.next()) {
       number_ = lines.number();
@@ -270,7 +313,9 @@ bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
   const bool faulthandler = contains_text(head.substr(0, 512), "(most recent call first)") &&
                             contains_text(head, "File \"") && !contains_text(head, "Traceback") &&
                             !contains_text(head, "Fatal Python error");
-  return py_spy || gdb || faulthandler;
+  const bool json = head.starts_with('[') && contains_text(head, "\"owns_gil\"") &&
+                    contains_text(head, "\"frames\"");
+  return py_spy || gdb || faulthandler || json;
 }
 
 }  // namespace

@@ -206,8 +206,21 @@ TEST(RankLog, LaunchersLabelLinesWithRanks) {
   EXPECT_EQ(read_log(labelled("2025-01-31T12:37:42.149692541Z [rank3]: ", kLoggedTraceback)),
             raised);
   EXPECT_EQ(read_log(labelled("\x1b[31m[rank3]:\x1b[0m ", kLoggedTraceback)), raised);
+  EXPECT_EQ(
+      read_log(labelled("2025-01-31T12:37:42.149692541Z stderr F [rank3]: ", kLoggedTraceback)),
+      raised);
   EXPECT_THAT(read_log(labelled("3: ", kLoggedTraceback) + "0: step 1\n3: step 2\n"),
               HasSubstr("rank 3 exception that it went on after"));
+}
+
+TEST(RankLog, DockersLogHoldsALineInJson) {
+  const auto line = [](const std::string& text) {
+    return R"({"log":")" + text + R"(\n","stream":"stderr","time":"2025-01-31T12:37:42Z"})" + "\n";
+  };
+  EXPECT_EQ(read_log(line("[rank3]: Traceback (most recent call last):") +
+                     line(R"([rank3]:   File \"train.py\", line 12, in <module>)") +
+                     line(R"([rank3]: KeyError: \"x\")")),
+            "rank 3 exception @3: KeyError: \"x\"");
 }
 
 TEST(RankLog, ATaskThatStartsRanksIsNoRank) {

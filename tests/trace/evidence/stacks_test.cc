@@ -88,7 +88,22 @@ TEST(Stacks, ATracebackIsNoStack) {
       "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError\n", "a"));
 }
 
+const std::string kPySpyJson =
+    R"([{"pid":103,"thread_id":1,"thread_name":"pt_autograd_0","os_thread_id":190,"active":false,)"
+    R"("owns_gil":false,"frames":[{"name":"run","short_filename":"threading.py","line":953}]},)"
+    R"({"pid":103,"thread_id":2,"thread_name":"MainThread","os_thread_id":103,"active":false,)"
+    R"("owns_gil":true,"frames":[{"name":"wait","filename":"/usr/lib/python3.10/threading.py",)"
+    R"("short_filename":"threading.py","line":320},)"
+    R"({"name":"train_step","filename":"/app/train.py","short_filename":"train.py","line":88}]}])";
+
+TEST(Stacks, PySpysJsonSaysTheSame) {
+  EXPECT_EQ(notes_of(stack_source(), kPySpyJson, Rank(3)),
+            "rank 3 pid 103 stack @0: its process was in wait (threading.py:320), called from "
+            "train_step (train.py:88)");
+}
+
 TEST(Stacks, SurvivesDamage) {
+  survives_damage(stack_source(), kPySpyJson);
   survives_damage(stack_source(), kPySpy);
   survives_damage(stack_source(), kGdb);
   survives_damage(stack_source(), kFaulthandler);

@@ -296,7 +296,11 @@ class WatchdogLogReader {
     trace.source = file_.name;
     trace.backend = "nccl";
     trace.first_number = 1;
-    trace.end = !one.failed.empty() ? End::hung : !one.errors.empty() ? End::exception : End::cut;
+    // A rank that tells its counters is alive while the others time out.
+    trace.end = !one.failed.empty()    ? End::hung
+                : !one.errors.empty()  ? End::exception
+                : one.progress.empty() ? End::cut
+                                       : End::hung;
     std::set<std::string> mixed;  // groups whose counters mix collectives and messages
     std::vector<PlannedCall> planned;
     std::set<std::pair<GroupId, std::int64_t>> numbers;

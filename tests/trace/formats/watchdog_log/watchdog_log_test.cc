@@ -81,6 +81,7 @@ TEST(WatchdogLog, FindsTheRankThatNeverCame) {
                               timed_out(1, 12, "ALLREDUCE", 64, 14, 11) + told_to_dump(2, 11, 11) +
                               timed_out(3, 12, "ALLREDUCE", 64, 14, 11));
   EXPECT_THAT(judged(run), HasSubstr("world#11 by 2"));
+  EXPECT_EQ(run.find(Rank(2))->end, End::hung) << "it is alive";
 }
 
 TEST(WatchdogLog, FindsTheRankWhoseDeviceStalls) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 
 #include "base/text.h"
 #include "trace/formats/format.h"
@@ -233,9 +234,10 @@ void unpack_docker_line(std::string_view line, std::string& out) {
 
 std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
   // The cheap test first: most lines are other ones.
-  const bool may_be = contains_text(line, "exit") || contains_text(line, "ill") ||
-                      contains_text(line, "error: ") || contains_text(line, kMpirunName);
-  if (!may_be) return std::nullopt;
+  const auto has = [&](std::string_view part) {
+    return memmem(line.data(), line.size(), part.data(), part.size()) != nullptr;
+  };
+  if (!has("exit") && !has("ill") && !has("error: ") && !has(kMpirunName)) return std::nullopt;
   if (const std::size_t at = line.find(kSrun); at != kNpos) return parse_srun(line.substr(at));
   if (const std::size_t at = line.find("slurmstepd: error: "); at != kNpos)
     return parse_slurmstepd(line.substr(at));

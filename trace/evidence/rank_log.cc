@@ -196,7 +196,6 @@ class RankLogReader {
 
  private:
   void take(std::string_view line) {
-    if (!starts_ranks_) starts_ranks_ = shows_launcher_of_ranks(line);
     std::string_view text = line;
     const std::optional<Rank> prefix = rank_in_prefix(line);
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line);
@@ -214,9 +213,10 @@ class RankLogReader {
     is_task_ = false;
   }
 
-  static bool shows_launcher_of_ranks(std::string_view line) {
-    return contains_text(line, "torchrun") || contains_text(line, "local_rank") ||
-           contains_text(line, "elastic");
+  static bool shows_launcher_of_ranks(std::string_view output) {
+    return contains_text(output, "torchrun") || contains_text(output, "local_rank") ||
+           contains_text(output, "distributed/elastic") ||
+           contains_text(output, "distributed.elastic");
   }
 
   // `text`: the line without a rank's prefix.
@@ -372,6 +372,22 @@ class RankLogReader {
   bool take_signs(Stream& stream, Rank rank, std::string_view text) {
     if (const auto parsed = parse_watchdog_line(text))
       return take_watchdog(stream, rank, text, *parsed);
+    if (contains_text(text, "NCCL") && take_nccl(stream, rank, text)) return true;
+    if (contains_text(text, "Xid (PCI:")) return take_xid(text);
+    if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
+    static constexpr std::array<std::string_view, 4> kCrashes = {
+        "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
+        "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
+    for (const std::string_view sign : kCrashes) {
+      if (!contains_text(text, sign)) continue;
+      if (const auto note = add(NoteKind::crashed, rank, sign)) stream.exception = note;
+      return true;
+    }
+    return false;
+  }
+
+  // Of PyTorch's process group and of NCCL itself.
+  bool take_nccl(Stream& stream, Rank rank, std::string_view text) {
     if (const std::size_t at = text.find(kStuckWatchdog); at != kNpos) {
       add(NoteKind::watchdog, rank, text.substr(at, text.find(". ", at) - at));
       return true;
@@ -382,16 +398,6 @@ class RankLogReader {
     }
     if (const std::size_t at = text.find("NCCL WARN "); at != kNpos) {
       add(NoteKind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
-      return true;
-    }
-    if (contains_text(text, "Xid (PCI:")) return take_xid(text);
-    if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
-    static constexpr std::array<std::string_view, 4> kCrashes = {
-        "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
-        "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
-    for (const std::string_view sign : kCrashes) {
-      if (!contains_text(text, sign)) continue;
-      if (const auto note = add(NoteKind::crashed, rank, sign)) stream.exception = note;
       return true;
     }
     return false;
@@ -449,6 +455,8 @@ class RankLogReader {
     constexpr std::size_t kSparse = 8;
     const bool sparse =
         !tasks_.empty() && std::size_t(tasks_.rbegin()->value) > kSparse * (tasks_.size() + 1);
+    if (by_task_.empty() && raised_first_.value == kNone) return;
+    starts_ranks_ = starts_ranks_ || shows_launcher_of_ranks(file_.bytes);
     if (!starts_ranks_ && !sparse) return;
     for (const std::size_t n : by_task_) out_.notes[n].rank = Rank(kNone);
     if (!has_summary_) raised_first_ = Rank(kNone);

@@ -1,4 +1,5 @@
 // Writes the text form, one JSON object per line (docs/trace-format.md).
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -210,6 +211,7 @@ class TextWriter {
   }
 
  private:
+  std::int32_t least_world_size() const;
   void write_header();
   void write_group(std::size_t index);  // unless it was written already
   void write_groups(std::size_t count) {
@@ -265,10 +267,20 @@ class TextWriter {
   bool has_ranges_ = false;                     // some group is written as ranges: version 2
 };
 
+// The size of the job, which a header needs; where the source does not know it, at least that of
+// the ranks that the trace names.
+std::int32_t TextWriter::least_world_size() const {
+  if (trace_.world_size != kNone) return trace_.world_size;
+  std::int32_t out = trace_.rank.value + 1;
+  for (const RankTrace::Membership& group : trace_.groups)
+    if (group.ranks.size() > 0) out = std::max(out, group.ranks.highest().value + 1);
+  return out;
+}
+
 void TextWriter::write_header() {
   line_.open().key("header").number(has_ranges_ ? 2 : 1);
   line_.key("rank").number(trace_.rank.value);
-  line_.key("world_size").number(trace_.world_size);
+  line_.key("world_size").number(least_world_size());
   optional_text("backend", trace_.backend);
   line_.key("clock").string("ns");
   optional_text("host", trace_.host);

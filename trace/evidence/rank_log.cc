@@ -216,6 +216,7 @@ class RankLogReader {
   static bool shows_launcher_of_ranks(std::string_view output) {
     return contains_text(output, "torchrun") || contains_text(output, "local_rank") ||
            contains_text(output, "distributed/elastic") ||
+           contains_text(output, "multiprocessing/spawn") ||
            contains_text(output, "distributed.elastic");
   }
 

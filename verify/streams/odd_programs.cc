@@ -23,7 +23,11 @@ class OddProgramSearch {
  public:
   OddProgramSearch(const trace::Run& run, Agreement& agreement) : programs_(run, agreement) {
     const auto all = static_cast<std::size_t>(std::max(run.world_size, 0));
-    absent_ = all - std::min(all, run.ranks.size());
+    // A file that is cut off before it declares its groups does not even tell the kind of its rank.
+    const auto unknown = std::count_if(
+        run.ranks.begin(), run.ranks.end(),
+        [](const trace::RankTrace& trace) { return trace.open_ended && trace.groups.empty(); });
+    absent_ = all - std::min(all, run.ranks.size()) + static_cast<std::size_t>(unknown);
   }
 
   std::optional<OddProgram> find() {
@@ -209,7 +213,7 @@ class OddProgramSearch {
 
   RankPrograms programs_;
   std::vector<Divergence> divergences_;
-  std::size_t absent_ = 0;  // ranks without a trace
+  std::size_t absent_ = 0;  // ranks without a trace, or of an unknown kind
 };
 
 }  // namespace

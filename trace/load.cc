@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // The error for a folder or archive without traces.
-Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at) {
+Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at,
+                const std::string& format) {
   std::error_code unknown;
   if (!fs::is_directory(path, unknown))
     return {"no traces in this archive", {path}, "`lockstep verify --help` lists what can be read"};
@@ -39,6 +40,11 @@ Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at
                         plural(looked_at.size(), "file"), looked_at.size() == 1 ? "and" : "all"),
             {path},
             "did the program that writes them run?"};
+  if (!format.empty())
+    return {fmt::format("no traces in this folder: {} in it, none in the format {}",
+                        plural(looked_at.size(), "file"), format),
+            {path},
+            "without --format, each file is recognised by its content"};
   return {fmt::format("no traces in this folder: {} in it, none in a known format",
                       plural(looked_at.size(), "file")),
           {path},
@@ -93,7 +99,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     looked_at = std::move(*files);
     if (found) break;
   }
-  if (pieces.empty()) return no_traces(paths.front(), looked_at);
+  if (pieces.empty()) return no_traces(paths.front(), looked_at, options.format);
   out.expect_ranks = options.expect_ranks;
   if (options.evidence) {
     out.evidence = gather_evidence(pieces, out.tables);

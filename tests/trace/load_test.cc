@@ -191,6 +191,14 @@ TEST_F(LoadTest, NothingToReadIsAnError) {
             "no traces in this folder: 3 files in it, none in a known format");
   EXPECT_EQ(error({dir_.write("a", "x"), dir_.write("b", "x")}),
             "not a trace of a known form (nor can 1 other file be read)");
+  std::filesystem::create_directories(dir_.file("other"));
+  dir_.write("other/rank_0.trace.jsonl", trace_of(0));
+  LoadOptions profiles;
+  profiles.format = "kineto";
+  const Result<trace::Run> other = load_run({dir_.file("other")}, profiles);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().message,
+            "no traces in this folder: 1 file in it, none in the format kineto");
 }
 
 // What was copied from the nodes of a job, a folder each.

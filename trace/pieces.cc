@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <initializer_list>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/files/read_file.h"
+#include "base/large_pages.h"
 #include "base/text.h"
 #include "trace/formats/ring/reader.h"
 
@@ -169,7 +172,8 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
 // has taken. Threads take one at a time, so that all end together however large the files are, and
 // however much of a core each thread gets.
 std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::atomic<std::size_t>& next,
-                              const ReadingPlan& plan, Tables& tables) {
+                              std::size_t expected_bytes, const ReadingPlan& plan, Tables& tables) {
+  expect_allocations(expected_bytes);
   std::vector<Piece> pieces;
   FileBuffer buffer;
   for (std::size_t f = next++; f < files.size(); f = next++) {
@@ -195,6 +199,17 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::atomic<s
   return pieces;
 }
 
+// A thread's part of the files' sizes; the traces that are read are about as large as the files.
+std::size_t share_of_bytes(const std::vector<FoundFile>& files, std::size_t threads) {
+  std::size_t bytes = 0;
+  for (const FoundFile& file : files) {
+    std::error_code none;  // of standard input, for one
+    const std::uintmax_t size = fs::file_size(file.path, none);
+    if (!none) bytes += static_cast<std::size_t>(std::min<std::uintmax_t>(size, kLargestFile));
+  }
+  return bytes / threads;
+}
+
 }  // namespace
 
 std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const ReadingPlan& plan,
@@ -207,10 +222,11 @@ std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const Readin
   std::vector<std::vector<Piece>> shares(n);
   std::vector<std::thread> running;
   std::atomic<std::size_t> next = 0;
+  const std::size_t bytes = share_of_bytes(files, n);
   std::vector<std::exception_ptr> failed(n);  // an exception must not leave a thread (bad_alloc)
   const auto read = [&](std::size_t i) {
     try {
-      shares[i] = read_share(files, next, plan, i == 0 ? tables : own[i - 1]);
+      shares[i] = read_share(files, next, bytes, plan, i == 0 ? tables : own[i - 1]);
     } catch (...) {
       failed[i] = std::current_exception();
     }

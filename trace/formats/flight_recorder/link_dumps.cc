@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "trace/signature.h"
+#include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 

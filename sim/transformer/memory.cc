@@ -129,7 +129,6 @@ StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
                       const std::vector<std::int64_t>& in_flight) {
   StepMemory use;
   use.state = state_bytes(model, plan);
-  const double layers_per_chunk = static_cast<double>(model.layers) / plan.pipeline / plan.chunks;
   if (plan.sharding == Sharding::zero3) {
     // A pipeline stage keeps its gathered 16-bit weights over all micro-batches and sums gradients
     // in float32: 2 + 4 bytes. Otherwise two layers are gathered: the running one and the
@@ -144,6 +143,8 @@ StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
   const double working = layer_working_bytes(model, plan);
   double most = 0;
   for (std::size_t stage = 0; stage < in_flight.size(); ++stage) {
+    const double layers_per_chunk =
+        layers_of_stage(model, plan, static_cast<std::int64_t>(stage)) / plan.chunks;
     const double kept = static_cast<double>(in_flight[stage]) * layers_per_chunk * of_layer;
     const double messages = message_buffers(model, plan, stage, in_flight[stage]);
     const double logits = stage == head ? logit_bytes(model, plan) : 0;

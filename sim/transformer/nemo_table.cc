@@ -37,6 +37,11 @@ MeasuredStep nemo_step(TableRow& row) {
   plan.context = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("cp", 1), 1 << 15));
   plan.chunks = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("vp", 1), 1 << 14));
   if (plan.chunks > 1) plan.schedule = PipelineSchedule::interleaved;
+  const std::string split = row.text("split", "even");
+  if (split != "even" && split != "short_ends")
+    row.refuse(fmt::format("split \"{}\" is not known", printable(split)),
+               "write even or short_ends");
+  plan.short_ends = split == "short_ends";
   const std::int64_t gpus = row.count("gpus");
   const std::int64_t rest = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
   if (gpus % rest != 0)

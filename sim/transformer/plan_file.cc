@@ -126,6 +126,7 @@ class PlanReader {
     LOCKSTEP_CHECK(static_cast<bool>(schedule), "the schema has the schedules' names");
     plan.schedule = *schedule;
     plan.chunks = pipeline.value("chunks", in_chunks() ? 2 : 1);
+    plan.short_ends = pipeline.value("split", "even") == "short_ends";
     plan.sharding = static_cast<Sharding>(root_.value("zero", 0));
     plan.recompute = choice<Recompute>(root_.value("recompute", "none"), kRecomputeNames);
     plan.sequence_parallel = root_.value("sequence_parallel", false);
@@ -240,7 +241,7 @@ class PlanReader {
     // Tasks of the pipeline's simulation: micro-batches x passes x pieces, compared without
     // overflow.
     const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
-    const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
+    const std::int64_t pieces = plan.pieces();
     if (each > kMaxStepTasks / passes / pieces)
       read_.refuse(
           "/global_batch",

@@ -176,21 +176,25 @@ std::vector<std::string> PlanForecast::basis() const {
       fmt::format("MFU: 3 x the forward's matrix products{}, of {} TFLOP/s (16 bits)",
                   model.causal ? ", attention counted as far as the mask leaves it" : "",
                   number_text(calibration.cost.peak_flops * 1e-12))};
-  const std::int64_t pieces = std::int64_t{p.pipeline} * p.chunks;
+  const std::int64_t pieces = p.pieces();
+  const bool short_ends = p.short_ends && pieces > 1;
+  const std::int64_t dealt = model.layers + (short_ends ? 2 : 0);
   // Each sentence below appears only if it affects this plan.
   if (calibration.cost.network)
     out.push_back(
         fmt::format("calls share the links of a {}: gradients and messages that overlap tasks as "
                     "they come, those within tasks with all of the same kind",
                     topology_name(calibration.cost.network->kind)));
-  if (model.layers % pieces != 0)
-    out.push_back(fmt::format(
-        "{} layers do not divide by {} pieces: each counts as {} layers", model.layers, pieces,
-        number_text(static_cast<double>(model.layers) / static_cast<double>(pieces))));
+  if (dealt % pieces != 0)
+    out.push_back(
+        fmt::format("{} layers{} do not divide by {} pieces: each counts as {} layers",
+                    model.layers, short_ends ? ", the embedding and the logits" : "", pieces,
+                    number_text(static_cast<double>(dealt) / static_cast<double>(pieces))));
   if (p.pipeline > 1)
-    out.emplace_back(
-        "every stage's memory is counted with an embedding table, as the first and "
-        "the last have one");
+    out.emplace_back(short_ends
+                         ? "every stage's memory is counted with the parameters of the fullest one"
+                         : "every stage's memory is counted with an embedding table, as the first "
+                           "and the last have one");
   if (p.pipeline > 1 && splits_backward(p.schedule))
     out.emplace_back(
         "no measured step used a zero-bubble schedule: its order is exact, its times were not "

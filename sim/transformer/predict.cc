@@ -156,7 +156,8 @@ namespace {
 struct PricedTasks {
   PipelineProgram order;
   PipelineCosts costs;
-  // Parts of both directions together: of a piece's layers, of the embedding and of the logits.
+  // Parts of both directions together: of an inner piece's layers; what the first and the last
+  // piece have more: the embedding, the logits, and perhaps fewer layers.
   StepParts layers, first, last;
   double handover = 0;  // of a piece
 };
@@ -176,9 +177,13 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   if (!order) return order.error();
   const std::int32_t pieces = order->shape.pieces();
   const Handover sent = handover(model, plan, cost);
-  const double each = static_cast<double>(model.layers) / pieces;
   const LayerTimes one = layer_times(model, plan, cost);
-  const PieceTime layers = piece_time(plan, cost, one, layer_exchange(model, plan, cost), each);
+  const LayerExchange exchange = layer_exchange(model, plan, cost);
+  const auto layers_of = [&](std::int64_t piece) {
+    return piece_time(plan, cost, one, exchange, layers_of_piece(model, plan, piece));
+  };
+  // All inner pieces are alike, and so are the two ends.
+  const PieceTime inner = layers_of(std::min(1, pieces - 1)), end = layers_of(0);
   const PieceTime first = embedding_time(model, plan, cost);
   const PieceTime last = logits_time(model, plan, cost);
   // The backward pass has two products for one of the forward pass: one for the input's gradients,
@@ -186,11 +191,12 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   // of it: with all recomputed about a third instead of a half.
   const double share =
       0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.recompute.on_gpu());
-  const double weight = order->split ? share * layers.backward : 0;
   PricedTasks out;
   out.order = std::move(*order);
   out.costs.send = picos_of_seconds(sent.message);
   for (std::int32_t piece = 0; piece < pieces; ++piece) {
+    const PieceTime& layers = piece == 0 || piece + 1 == pieces ? end : inner;
+    const double weight = out.order.split ? share * layers.backward : 0;
     PieceTime time = {layers.forward + sent.occupies, layers.backward + sent.occupies, {}};
     if (piece == 0) time = {time.forward + first.forward, time.backward + first.backward, {}};
     if (piece + 1 == pieces)
@@ -203,9 +209,14 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
                                 .backward = picos_of_seconds(time.backward - weight),
                                 .weight = picos_of_seconds(weight)});
   }
-  out.layers = layers.parts;
+  out.layers = inner.parts;
   out.first = first.parts;
   out.last = last.parts;
+  for (StepParts* const of_end : {&out.first, &out.last}) {
+    if (pieces == 1) break;
+    add_times(*of_end, end.parts, 1);
+    add_times(*of_end, inner.parts, -1);
+  }
   out.handover = 2 * sent.occupies;
   return out;
 }

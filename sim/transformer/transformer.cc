@@ -138,12 +138,13 @@ std::optional<WorkloadProblem> workload_problem(const Transformer& model,
                      fmt::format("give a number from 1 to {}", most_of(count.name)));
   // The order of the checks matters: those below divide by counts that are known to be positive,
   // and multiply some that are known to be small.
-  if (std::int64_t{plan.pipeline} * plan.chunks > model.layers)
+  if (plan.pieces() > model.layers + (plan.short_ends ? 2 : 0))
     return problem(
         "pipeline",
-        fmt::format("the pipeline has {} stages of {} chunks for {} layers: a piece would have no "
-                    "layer",
-                    plan.pipeline, plan.chunks, model.layers),
+        fmt::format("the pipeline has {} stages of {} chunks for {} layers{}: a piece would have "
+                    "no layer",
+                    plan.pipeline, plan.chunks, model.layers,
+                    plan.short_ends ? ", the embedding and the logits" : ""),
         "use fewer stages or chunks");
   if (plan.global_batch / plan.micro_batch < plan.data)
     return problem(
@@ -171,6 +172,23 @@ std::optional<WorkloadProblem> workload_problem(const Transformer& model,
 Status check_workload(const Transformer& model, const TrainingPlan& plan) {
   if (const auto wrong = workload_problem(model, plan)) return wrong->error;
   return Status::ok();
+}
+
+double layers_of_piece(const Transformer& model, const TrainingPlan& plan, std::int64_t piece) {
+  const std::int64_t pieces = plan.pieces();
+  const bool shorter = plan.short_ends && pieces > 1;
+  const double each =
+      static_cast<double>(model.layers + (shorter ? 2 : 0)) / static_cast<double>(pieces);
+  return shorter && (piece == 0 || piece + 1 == pieces) ? each - 1 : each;
+}
+
+double layers_of_stage(const Transformer& model, const TrainingPlan& plan, std::int64_t stage) {
+  const std::int64_t pieces = plan.pieces();
+  const bool shorter = plan.short_ends && pieces > 1;
+  const double each = static_cast<double>(model.layers + (shorter ? 2 : 0)) / plan.pipeline;
+  if (!shorter) return each;
+  const bool vee = plan.schedule == PipelineSchedule::zbv;
+  return each - (stage == 0 ? 1 : 0) - (stage == (vee ? 0 : plan.pipeline - 1) ? 1 : 0);
 }
 
 std::int64_t layer_parameters(const Transformer& model) {
@@ -216,7 +234,11 @@ RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& 
   // piece on the same stage, which then holds both.
   const bool one_stage = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
   const double tables = one_stage && !model.tied_embeddings ? 2 * table : table;
-  return parameters_of(model, plan, static_cast<double>(model.layers) / plan.pipeline, tables);
+  const RankParameters end = parameters_of(model, plan, layers_of_stage(model, plan, 0), tables);
+  if (!plan.short_ends || plan.pipeline < 3) return end;
+  // A stage between them may have more: a layer for a table.
+  const RankParameters inner = parameters_of(model, plan, layers_of_stage(model, plan, 1), 0);
+  return inner.total() > end.total() ? inner : end;
 }
 
 double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {

@@ -64,6 +64,10 @@ struct TrainingPlan {
   std::int32_t pipeline = 1;  // … the layers are distributed
   std::int32_t data = 1;      // … the batch is distributed
   std::int32_t chunks = 1;    // pieces of the model per pipeline stage
+  // The first and the last piece have a layer less: the embedding and the logits count as one each
+  // (Megatron-LM's account_for_embedding_in_pipeline_split and …_loss_…; arXiv 2407.21783, section
+  // 3.3.2). Of a model in one piece nothing changes.
+  bool short_ends = false;
   std::int32_t expert = 1;  // … of context and data ranks, over which the experts are distributed
   double expert_skew = 1;   // tokens that the fullest of them gets, over the mean
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
@@ -88,6 +92,8 @@ struct TrainingPlan {
   // Ranks that hold the same dense parameters, and the same experts.
   std::int32_t replicas() const { return data * context; }
   std::int32_t expert_replicas() const { return data * context / expert; }
+  // Pieces of the model: chunks of all stages.
+  std::int64_t pieces() const { return std::int64_t{pipeline} * chunks; }
   // Micro-batches of a rank in a step, and the tokens of a micro-batch that one rank sees.
   std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
   std::int64_t tokens() const { return micro_batch * sequence / context; }
@@ -105,6 +111,10 @@ struct WorkloadProblem {
 std::optional<WorkloadProblem> workload_problem(const Transformer& model, const TrainingPlan& plan);
 // The same as a Status.
 Status check_workload(const Transformer& model, const TrainingPlan& plan);
+
+// Layers of a piece of the model, and of a pipeline stage; not whole where they do not divide.
+double layers_of_piece(const Transformer& model, const TrainingPlan& plan, std::int64_t piece);
+double layers_of_stage(const Transformer& model, const TrainingPlan& plan, std::int64_t stage);
 
 // Weights, biases and norms of one layer, of the embeddings, of the whole model. arXiv 2104.04473,
 // eq. 2: 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)); here without position embeddings, and exact

@@ -42,7 +42,7 @@ class MachineFile:
         return found
 
     def values(self):
-        lines = re.findall(r"^  (\w+):\s*([-+.\deE]+)", self.section()[1], re.M)
+        lines = re.findall(r"^  (\w+):[ \t]*([-+.\d][-+.\deE]*)", self.section()[1], re.M)
         return {name: float(value) for name, value in lines}
 
     def changed(self, values, name=None, fitted_to=None):

@@ -58,6 +58,12 @@ class Fitting(unittest.TestCase):
         self.assertEqual(fitted, [True, True] + [False] * (len(labels) - 2))
         self.assertEqual(again.changed({}, None, labels[:1]).text.count("fitted_to:\n"), 1)
 
+    def test_starts_from_a_machine_that_was_fitted_itself(self):
+        for file in sorted((ROOT / "sim/machines").glob("*.yaml")):
+            if "\ntransformer:" in file.read_text():
+                self.assertEqual(MachineFile(file.read_text()).values().keys(),
+                                 DATASHEET.values().keys(), file)
+
     def test_refuses_what_cannot_be_fitted(self):
         table = self.rows_of(DATASHEET)
         for rows, parameters, why in ([1, 99], ["gemm_efficiency"], "no row 99"), \

@@ -213,7 +213,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"  schedule", "  schedule: interleaved\n  chunks: 8", "18:11",
                 "a piece would have"},
         Refused{"  schedule", "  schedule: zbv\n  chunks: 3", "20:11", "in 2 chunks, not 3"},
-        Refused{"  schedule", "  schedule: gpipe\n  chunks: 2", "20:11", "gpipe has one piece"}));
+        Refused{"  schedule", "  schedule: gpipe\n  chunks: 2", "20:11", "gpipe has one piece"},
+        Refused{"  schedule", "  schedule: 1f1b\n  split: balanced", "20:10",
+                "one of even and short_ends"}));
+
+TEST(PlanFile, SaysHowLayersAreSplit) {
+  EXPECT_FALSE(parsed_plan(with("  schedule", "  schedule: 1f1b")).plan.short_ends);
+  EXPECT_TRUE(
+      parsed_plan(with("  schedule", "  schedule: 1f1b\n  split: short_ends")).plan.short_ends);
+}
 
 TEST(PlanFile, InterleavedTakesMicroBatchesInGroups) {
   std::string text = with("  schedule", "  schedule: interleaved");

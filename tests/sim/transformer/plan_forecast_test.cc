@@ -40,11 +40,12 @@ sequence_parallel: {}
 async_tensor: {}
 overlap: {{gradients: {}, context: {}, pipeline: {}}}
 context: {}
-pipeline: {{stages: {}, schedule: {}, chunks: {}}}
+pipeline: {{stages: {}, schedule: {}, chunks: {}, split: {}}}
 zero: {})",
       p.ranks(), p.tensor, p.sequence_parallel, p.overlapped_tensor, p.overlapped_gradients,
       p.overlapped_context, p.overlapped_pipeline, p.context, p.pipeline,
-      pipeline_schedule_name(p.schedule), p.chunks, static_cast<int>(p.sharding));
+      pipeline_schedule_name(p.schedule), p.chunks, p.short_ends ? "short_ends" : "even",
+      static_cast<int>(p.sharding));
   return fmt::format(
       R"(plan: 1
 name: row
@@ -133,6 +134,7 @@ TEST(PlanForecast, ItsPartsAreTheWholeInEveryLayout) {
               const bool two =
                   schedule == PipelineSchedule::interleaved || schedule == PipelineSchedule::zbv;
               p.chunks = two ? 2 : 1;
+              p.short_ends = seen % 2 == 1;
               const PlanForecast f = forecast(forecast_model(), p);
               expect_adds_up(f);
               EXPECT_EQ(part(f.time, "tensor_parallel") > 0, tensor > 1);

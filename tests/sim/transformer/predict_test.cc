@@ -191,6 +191,32 @@ TEST(Step, APipelinesBubbleFollowsItsSchedule) {
   EXPECT_LT(predict_step(small_transformer(), of, {})->seconds, alternate.seconds);
 }
 
+// The logits take about as long as a layer: with a layer less the last stage keeps nobody waiting.
+TEST(Step, ShortEndsEvenThePipelineOut) {
+  TrainingPlan of = predicted_plan();
+  of.pipeline = 4;
+  of.global_batch = 128;
+  Transformer model = small_transformer();
+  model.layers = 14;
+  model.vocabulary = 60000;
+  for (const bool chunks : {false, true}) {
+    of.schedule = chunks ? PipelineSchedule::interleaved : PipelineSchedule::one_f_one_b;
+    of.chunks = chunks ? 2 : 1;
+    of.short_ends = false;
+    const StepPrediction even = *predict_step(model, of, {});
+    of.short_ends = true;
+    const StepPrediction split = *predict_step(model, of, {});
+    EXPECT_LT(split.seconds, 0.97 * even.seconds);
+    // The same layers, elsewhere.
+    EXPECT_NEAR(split.parts.layers, even.parts.layers, 1e-9 * even.parts.layers);
+  }
+  of.pipeline = of.chunks = 1;
+  of.schedule = PipelineSchedule::one_f_one_b;
+  const StepPrediction whole = *predict_step(model, of, {});
+  of.short_ends = false;
+  EXPECT_EQ(predict_step(model, of, {})->seconds, whole.seconds);
+}
+
 Transformer mixture(std::int64_t experts, std::int64_t per_token) {
   Transformer out = small_transformer();
   out.experts = experts;

@@ -194,6 +194,43 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   EXPECT_EQ(use.unsharded, 0);
 }
 
+// 126 layers over 16 stages of 8 chunks, as Llama 3 405B: one each, and none in the first and the
+// last.
+TEST(Pieces, ShortEndsHaveALayerLess) {
+  Transformer model = gpt(126, 1024, 16);
+  TrainingPlan of = plan_of(1024, 256);
+  of.pipeline = 16;
+  of.chunks = 8;
+  of.schedule = PipelineSchedule::interleaved;
+  EXPECT_TRUE(workload_problem(model, of));  // more pieces than layers
+  of.short_ends = true;
+  EXPECT_FALSE(workload_problem(model, of));
+  EXPECT_EQ(layers_of_piece(model, of, 0), 0);
+  EXPECT_EQ(layers_of_piece(model, of, 1), 1);
+  EXPECT_EQ(layers_of_piece(model, of, 127), 0);
+  EXPECT_EQ(layers_of_stage(model, of, 0), 7);
+  EXPECT_EQ(layers_of_stage(model, of, 7), 8);
+  EXPECT_EQ(layers_of_stage(model, of, 15), 7);
+  // Both ends of a vee are on the first stage.
+  of.schedule = PipelineSchedule::zbv;
+  EXPECT_EQ(layers_of_stage(model, of, 0), 6);
+  EXPECT_EQ(layers_of_stage(model, of, 15), 8);
+  model.layers = 125;
+  EXPECT_TRUE(workload_problem(model, of));
+}
+
+// A layer has 12 h^2 and more parameters, a table 50 h^2: the ends are the fullest.
+TEST(Pieces, TheFullestStageHasALayerMoreOrATable) {
+  Transformer model = gpt(14, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  of.pipeline = 4;
+  of.short_ends = true;
+  const auto layer = static_cast<double>(layer_parameters(model));
+  EXPECT_EQ(parameters_per_rank(model, of), 3 * layer + 51200.0 * 1024);
+  model.vocabulary = 512;
+  EXPECT_EQ(parameters_per_rank(model, of), 4 * layer);
+}
+
 // torch/distributed/pipelining/stage.py, of 8 micro-batches on 4 stages: a message of 2 MiB.
 TEST(Memory, APipelineOfPyTorchKeepsBuffersForAllMicroBatches) {
   const Transformer model = gpt(8, 1024, 16);

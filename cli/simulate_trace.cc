@@ -146,9 +146,30 @@ bool has_streams(const trace::RankTrace& trace) {
                      [](const trace::SpanMark& span) { return span.stream.value != 0; });
 }
 
+// What of the recordings could not be used, of the first few ranks.
+std::vector<std::string> unused_records(const trace::Run& run) {
+  constexpr std::size_t kShownRanks = 3;
+  std::vector<std::string> out;
+  std::size_t ranks = 0;
+  for (const trace::RankTrace& trace : run.ranks) {
+    if (trace.damaged_count == 0 || ++ranks > kShownRanks) continue;
+    out.push_back(fmt::format("Rank {}: {} could not be used: {}", trace.rank.value,
+                              plural(trace.damaged_count, "record"),
+                              printable(trace.damaged.front().message)));
+    const std::size_t more = trace.damaged.size() - 1;
+    if (more > 0) out.back() += fmt::format("; {}", printable(trace.damaged[1].message));
+    out.back() += more > 1 ? ", …" : ".";
+  }
+  if (ranks > kShownRanks)
+    out.push_back(
+        fmt::format("Records of {} more could not be used.", plural(ranks - kShownRanks, "rank")));
+  return out;
+}
+
 // The times that the recording itself holds.
 reports::Recorded recorded_by(const trace::Run& run) {
   reports::Recorded out;
+  out.notes = unused_records(run);
   std::vector<trace::Rank> without;
   for (const trace::RankTrace& trace : run.ranks) {
     // A recording without kernels lacks most of the time that the job took.

@@ -200,6 +200,32 @@ TEST(SimulateProfile, SaysWhereAProfileShowsNoKernels) {
   EXPECT_NE(half.text.find("No work was recorded of rank 1"), std::string::npos) << half.text;
 }
 
+// A report of Nsight Systems: the second graph's kernels were not recorded.
+TEST(SimulateProfile, SaysWhichCudaGraphsHaveNoKernels) {
+  const auto launch = [](int begin, int correlation) {
+    return R"({"Type":48,"TraceProcessEvent":{"startNs":")" + std::to_string(begin) +
+           R"(","endNs":")" + std::to_string(begin + 10) + R"(","correlationId":)" +
+           std::to_string(correlation) + R"(,"eventClass":1,"name":"1","globalTid":"117440519"}})" +
+           "\n";
+  };
+  const TempDir folder;
+  const std::string report = folder.write(
+      "rank_0.jsonl",
+      R"({"data":["[Unknown]","cudaGraphLaunch_v10000","gemm"]})"
+      "\n" +
+          launch(0, 1) +
+          R"({"Type":79,"CudaEvent":{"startNs":"20","endNs":"90","correlationId":1,"deviceId":0,)"
+          R"("streamId":"7","eventClass":3,"globalPid":"117440512",)"
+          R"("kernel":{"demangledName":"2","shortName":"2"}}})"
+          "\n" +
+          launch(100, 2));
+  const cli::Outcome outcome = cli::run_lockstep({"simulate", "trace", report, "--recorded-calls"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Rank 0: 1 record could not be used: 1 launch of a CUDA graph left"),
+            std::string::npos)
+      << outcome.out;
+}
+
 TEST(SimulateProfile, RefusesOptionsThatContradictEachOther) {
   const std::vector<Profile> job = {usual(0), usual(1)};
   const auto why = [&](const std::vector<std::string>& options) {

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace lockstep::trace {
 
 namespace {
@@ -88,6 +90,7 @@ const NsysEvents::Name& NsysEvents::name(Maybe index) {
   out.op = op_of_nccl_kernel(text);
   out.redop = redop_of_nccl_kernel(text);
   out.kind = runtime_call_kind(text);
+  out.launches_graph = text.find("GraphLaunch") != std::string::npos;
   return out;
 }
 
@@ -151,15 +154,29 @@ void NsysEvents::take_copy(const Work& work, std::int64_t kind) {
 
 void NsysEvents::take_fill(const Work& work) { add_work(work, tables_.strings.intern("Memset")); }
 
+void NsysEvents::take_graph(Work work) {
+  // CUPTI could not collect the times.
+  if (work.times && work.times->end == 0) work.times.reset();
+  // The graph begins on the host: CUpti_ActivityGraphTrace2.
+  if (work.device == INT32_MAX) work.device.reset();
+  if (work.times && events_of(work.process) != nullptr)
+    ++graphs_[process_in(work.process.value_or(0))].whole;
+  add_work(work, tables_.strings.intern("CUDA graph"));
+}
+
 void NsysEvents::take_api_call(Maybe begin, Maybe end, Maybe thread, Maybe correlation,
                                Maybe index) {
-  const auto kind = index ? name(index).kind : std::nullopt;
+  const Name called = index ? name(index) : Name{};
+  const auto kind = called.kind;
   if (!kind) return;
   const auto times = nsys_times(begin, end);
   if (!times) return lose("a call of CUDA without a time");
-  if (KinetoEvents* const events = events_of(thread))
-    events->runtime.push_back(
-        {times->begin, times->end, correlation.value_or(kNone), thread.value_or(kNone), *kind});
+  KinetoEvents* const events = events_of(thread);
+  if (events == nullptr) return;
+  events->runtime.push_back(
+      {times->begin, times->end, correlation.value_or(kNone), thread.value_or(kNone), *kind});
+  if (called.launches_graph && correlation)
+    graphs_[process_in(thread.value_or(0))].launches.push_back(*correlation);
 }
 
 void NsysEvents::take_range(std::string_view text, Maybe begin, Maybe end, Maybe thread) {
@@ -170,13 +187,57 @@ void NsysEvents::take_range(std::string_view text, Maybe begin, Maybe end, Maybe
     events->steps.push_back({*number, times->begin, times->end});
 }
 
+std::size_t NsysEvents::launches_without_work(std::int64_t process) const {
+  const auto graphs = graphs_.find(process);
+  const auto found = processes_.find(process);
+  if (graphs == graphs_.end() || graphs->second.launches.empty() || found == processes_.end())
+    return 0;
+  std::vector<std::int64_t> there;
+  for (const KinetoWork& work : found->second.work) there.push_back(work.correlation);
+  for (const KinetoComm& kernel : found->second.plain_kernels) there.push_back(kernel.correlation);
+  std::sort(there.begin(), there.end());
+  const std::vector<std::int64_t>& launches = graphs->second.launches;
+  return static_cast<std::size_t>(
+      std::count_if(launches.begin(), launches.end(), [&](std::int64_t correlation) {
+        return !std::binary_search(there.begin(), there.end(), correlation);
+      }));
+}
+
+void NsysEvents::say_what_graphs_hide(std::int64_t process, KinetoEvents& events) const {
+  const auto say = [&](std::uint64_t count, std::string what) {
+    if (count == 0) return;
+    events.damage_count += count;
+    events.damage.insert(events.damage.begin(), std::move(what));
+    if (events.damage.size() > RankTrace::kDamagedKept) events.damage.pop_back();
+  };
+  constexpr const char* kHow = "nsys profile --cuda-graph-trace=node records its kernels";
+  const std::size_t missing = launches_without_work(process);
+  say(missing, fmt::format("{} of a CUDA graph left no work in the report, and computes nothing "
+                           "here: {}",
+                           plural(missing, "launch", "launches"), kHow));
+  const auto graphs = graphs_.find(process);
+  const std::uint64_t whole = graphs == graphs_.end() ? 0 : graphs->second.whole;
+  say(whole, fmt::format("{} of a CUDA graph recorded as a whole: each counts as one kernel, and "
+                         "calls of NCCL in it are not seen; {}",
+                         plural(whole, "launch", "launches"), kHow));
+}
+
+Error NsysEvents::no_work() const {
+  const bool of_graphs = std::any_of(graphs_.begin(), graphs_.end(),
+                                     [](const auto& one) { return !one.second.launches.empty(); });
+  if (of_graphs)
+    return {"this report shows no work of a GPU but launches of CUDA graphs, without their kernels",
+            {file_.name},
+            "record it with nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"};
+  return {"this report shows no work of a GPU",
+          {file_.name},
+          "record it with nsys profile --trace=cuda,nvtx"};
+}
+
 Result<std::vector<RankTrace>> NsysEvents::assemble(bool whole) {
   // Processes without a GPU (data loaders) are not ranks.
   std::erase_if(processes_, [](const auto& one) { return one.second.gpu == kNone; });
-  if (processes_.empty())
-    return Error{"this report shows no work of a GPU",
-                 {file_.name},
-                 "record it with nsys profile --trace=cuda,nvtx"};
+  if (processes_.empty()) return no_work();
   if (const Status known = identify(); !known) return known.error();
   std::vector<RankTrace> out;
   for (auto& [process, events] : processes_) {
@@ -185,6 +246,7 @@ Result<std::vector<RankTrace>> NsysEvents::assemble(bool whole) {
       events.damage = std::move(damage_);
       events.damage_count = damage_count_;
     }
+    say_what_graphs_hide(process, events);
     keep_outer(events.steps);
     events.inconclusive =
         "reports of Nsight Systems have only the names of NCCL's kernels, neither groups nor "

@@ -48,6 +48,8 @@ class NsysEvents {
   void take_kernel(const Work& work, Maybe name);
   void take_copy(const Work& work, std::int64_t kind);  // CUpti_ActivityMemcpyKind
   void take_fill(const Work& work);
+  // A launch of a CUDA graph that was recorded as a whole: its kernels are not in the report.
+  void take_graph(Work work);
   // A call of CUDA. `thread`: a "globalTid".
   void take_api_call(Maybe begin, Maybe end, Maybe thread, Maybe correlation, Maybe name);
   // An NVTX range.
@@ -63,6 +65,12 @@ class NsysEvents {
     StringId id;
     std::string_view op, redop;  // of a kernel of NCCL
     std::optional<KinetoRuntimeCall::Kind> kind;
+    bool launches_graph = false;
+  };
+  // CUDA graphs of a process: how many were recorded as a whole, and the calls that launched some.
+  struct Graphs {
+    std::uint64_t whole = 0;
+    std::vector<std::int64_t> launches;  // their correlations
   };
   const Name& name(Maybe index);
 
@@ -70,6 +78,10 @@ class NsysEvents {
   // The process of the work, and its stream; null if it was lost.
   KinetoEvents* place_of(const Work& work, std::int64_t& stream);
   void add_work(const Work& work, StringId name);
+  // Launches of CUDA graphs by the process's calls that left no work of theirs in the report.
+  std::size_t launches_without_work(std::int64_t process) const;
+  void say_what_graphs_hide(std::int64_t process, KinetoEvents& events) const;
+  Error no_work() const;
   Status identify();
 
   const TraceFile& file_;
@@ -77,6 +89,7 @@ class NsysEvents {
   std::function<std::string(std::int64_t)> text_of_;
   std::unordered_map<std::int64_t, Name> names_;  // by index of the string
   std::map<std::int64_t, KinetoEvents> processes_;
+  std::map<std::int64_t, Graphs> graphs_;  // by process
   std::vector<std::string> damage_;
   std::uint64_t damage_count_ = 0;
 };

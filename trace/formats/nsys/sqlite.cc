@@ -93,6 +93,7 @@ class SqliteReport {
     read_kernels();
     read_copies("CUPTI_ACTIVITY_KIND_MEMCPY", true);
     read_copies("CUPTI_ACTIVITY_KIND_MEMSET", false);
+    read_graphs();
     if (file_.work) read_api_calls();
     read_ranges();
     return events_.assemble(whole_);
@@ -248,6 +249,12 @@ class SqliteReport {
           if (copies) return events_.take_copy(work_of(row), row.integer(6).value_or(0));
           events_.take_fill(work_of(row));
         });
+  }
+
+  void read_graphs() {
+    each_row_of<6>("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+                   {"start", "end", "globalPid", "deviceId", "streamId", "correlationId"},
+                   [&](const SqliteRow& row) { events_.take_graph(work_of(row)); });
   }
 
   void read_api_calls() {

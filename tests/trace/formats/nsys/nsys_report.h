@@ -17,7 +17,14 @@
 namespace lockstep::trace {
 
 // Indices of nsys_strings().
-enum : int { kNameLaunch = 1, kNameSync = 2, kNameGemm = 3, kNameAllReduce = 4, kNameStep = 5 };
+enum : int {
+  kNameLaunch = 1,
+  kNameSync = 2,
+  kNameGemm = 3,
+  kNameAllReduce = 4,
+  kNameStep = 5,
+  kNameGraphLaunch = 7
+};
 
 inline const std::vector<std::string>& nsys_strings() {
   static const std::vector<std::string> all = {"[Unknown]",
@@ -26,7 +33,8 @@ inline const std::vector<std::string>& nsys_strings() {
                                                "void gemm<float>(float*)",
                                                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)",
                                                "iteration 3",
-                                               "cudaStreamWaitEvent_v3020"};
+                                               "cudaStreamWaitEvent_v3020",
+                                               "cudaGraphLaunch_v10000"};
   return all;
 }
 
@@ -52,6 +60,9 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT
 CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER NOT NULL, end INTEGER NOT NULL,
   deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL,
   correlationId INTEGER, globalPid INTEGER, value INTEGER NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER NOT NULL, end INTEGER NOT NULL,
+  deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL,
+  correlationId INTEGER, globalPid INTEGER, graphId INTEGER NOT NULL, graphExecId INTEGER NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL,
   eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER,
   nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL);
@@ -111,6 +122,14 @@ class NsysReport {
     rows += fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES({},{},{},1,{},{},{},0,4);\n",
                         begin, end, device_, stream, correlation, process_ << 24U);
     return work(R"("memset":{"sizebytes":"4"})", begin, end, correlation, stream);
+  }
+  // A graph that was recorded as a whole: a row only.
+  NsysReport& graph(std::int64_t begin, std::int64_t end, int correlation,
+                    std::int64_t device = 0) {
+    rows += fmt::format(
+        "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES({},{},{},1,{},{},{},3,4);\n", begin,
+        end, device, 7, correlation, process_ << 24U);
+    return *this;
   }
   // A line of JSON only.
   NsysReport& work(const std::string& what, int begin, int end, int correlation, int stream = 7) {

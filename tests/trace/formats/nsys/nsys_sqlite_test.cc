@@ -72,6 +72,26 @@ TEST(NsysSqlite, WhatIsNoReportIsSaid) {
   EXPECT_THAT(read_nsys_report(wal).error, HasSubstr("journal_mode=DELETE"));
 }
 
+// nsys profile --cuda-graph-trace=graph.
+TEST(NsysSqlite, AGraphThatWasRecordedAsAWholeIsWork) {
+  NsysReport r;
+  r.api(kNameGraphLaunch, 0, 5'000, 1).graph(6'000, 56'000, 1);
+  r.api(kNameGraphLaunch, 60'000, 61'000, 2).graph(61'000, 111'000, 2, INT32_MAX);
+  r.api(kNameSync, 62'000, 112'000, 3);
+  const ReadNsys report = read_nsys_report(r.sqlite());
+  ASSERT_EQ(report.error, "");
+  EXPECT_THAT(nsys_spans(report), testing::Contains(HasSubstr("CUDA graph in 7: ")).Times(2));
+  const RankTrace& rank = report.ranks.at(0);
+  EXPECT_EQ(rank.damaged_count, 2U);
+  EXPECT_THAT(
+      rank.damaged.at(0).message,
+      HasSubstr("2 launches of a CUDA graph recorded as a whole: each counts as one kernel"));
+  // Times that CUPTI could not collect.
+  const ReadNsys without = read_nsys_report(NsysReport(r).graph(0, 0, 9).sqlite());
+  EXPECT_EQ(without.ranks.at(0).damaged_count, 3U);
+  EXPECT_THAT(nsys_spans(without), testing::Contains(HasSubstr("CUDA graph in 7: ")).Times(2));
+}
+
 // Pages of the tables of rows are damaged one by one: what the others hold is read.
 TEST(NsysSqlite, WhatIsBeforeDamageIsRead) {
   NsysReport report = small_nsys();

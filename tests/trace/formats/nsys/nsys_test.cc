@@ -114,6 +114,25 @@ TEST(Nsys, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(read_nsys_report(bad.str()).ranks.at(0).damaged_count, 1U);
 }
 
+// Lines of JSON, and databases whose table of graphs is missing, show the launch alone.
+TEST(Nsys, AGraphWithoutItsKernelsIsSaid) {
+  NsysReport r;
+  r.api(kNameLaunch, 0, 1, 1).kernel(kNameGemm, 2, 10, 1);
+  r.api(kNameGraphLaunch, 20, 30, 2).kernel(kNameGemm, 31, 35, 2).kernel(kNameGemm, 35, 40, 2);
+  EXPECT_EQ(read_nsys_report(r.str()).ranks.at(0).damaged_count, 0U);
+  r.api(kNameGraphLaunch, 50, 60, 3);
+  for (const std::string& bytes : {r.str(), r.sqlite()}) {
+    const ReadNsys report = read_nsys_report(bytes);
+    EXPECT_EQ(report.ranks.at(0).damaged_count, 1U);
+    EXPECT_THAT(report.ranks.at(0).damaged.at(0).message,
+                HasSubstr("1 launch of a CUDA graph left no work in the report, and computes "
+                          "nothing here: nsys profile --cuda-graph-trace=node"));
+  }
+  EXPECT_THAT(read_nsys_report(NsysReport().api(kNameGraphLaunch, 0, 1, 1).str()).error,
+              testing::AllOf(HasSubstr("launches of CUDA graphs, without their kernels"),
+                             HasSubstr("--cuda-graph-trace=node")));
+}
+
 TEST(Nsys, SurvivesDamage) { survives_damage(nsys_format(), small_nsys().str()); }
 
 }  // namespace

@@ -153,7 +153,7 @@ std::vector<std::string> unused_records(const trace::Run& run) {
   std::size_t ranks = 0;
   for (const trace::RankTrace& trace : run.ranks) {
     if (trace.damaged_count == 0 || ++ranks > kShownRanks) continue;
-    out.push_back(fmt::format("Rank {}: {} could not be used: {}", trace.rank.value,
+    out.push_back(fmt::format("Rank {}: {} could not be used in full: {}", trace.rank.value,
                               plural(trace.damaged_count, "record"),
                               printable(trace.damaged.front().message)));
     const std::size_t more = trace.damaged.size() - 1;
@@ -161,8 +161,8 @@ std::vector<std::string> unused_records(const trace::Run& run) {
     out.back() += more > 1 ? ", …" : ".";
   }
   if (ranks > kShownRanks)
-    out.push_back(
-        fmt::format("Records of {} more could not be used.", plural(ranks - kShownRanks, "rank")));
+    out.push_back(fmt::format("Records of {} more could not be used in full.",
+                              plural(ranks - kShownRanks, "rank")));
   return out;
 }
 

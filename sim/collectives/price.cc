@@ -245,4 +245,8 @@ void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured) {
   machine.measured = std::move(measured);
 }
 
+void measured_on(Interconnect& machine, const Interconnect& original) {
+  if (original.as_measured != nullptr) machine.as_measured = original.as_measured;
+}
+
 }  // namespace lockstep::sim

@@ -131,4 +131,8 @@ std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& layout,
 // limits nothing and does not reduce, whatever the machine's network is.
 void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured);
 
+// Says of a machine whose file was changed after it was read that `original` was measured, so that
+// its measurements are scaled by the change.
+void measured_on(Interconnect& machine, const Interconnect& original);
+
 }  // namespace lockstep::sim

@@ -45,10 +45,12 @@ Result<Variation::Document> scenario_document(const SourceFile& scenario) {
   return out;
 }
 
-Result<Variation::Document> machine_document(const SourceFile& machine) {
+Result<Variation::Document> machine_document(const SourceFile& machine, Machine& read) {
   Result<YamlDocument> document = parse_yaml(machine.text, machine.file);
   if (!document) return document.error();
-  if (const auto whole = machine_of(*document); !whole) return whole.error();
+  Result<Machine> whole = machine_of(*document);
+  if (!whole) return whole.error();
+  read = std::move(*whole);
   const auto check = [spots = document->spots](const Json& changed) -> std::optional<Error> {
     const Result<Machine> out = machine_of({changed, spots});
     if (out) return std::nullopt;
@@ -70,14 +72,15 @@ Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile
                              {},
                              {.prefix = "machine.", .section = "", .in_section = {}},
                              without_effect};
+  std::map<std::string, Machine> read;
   for (const SourceFile& machine : machines) {
-    Result<Variation::Document> document = machine_document(machine);
+    Result<Variation::Document> document = machine_document(machine, read[machine.file]);
     if (!document) return document.error();
     subject.machines.push_back(std::move(*document));
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
-  return Plan(std::move(*variation), steps);
+  return Plan(std::move(*variation), steps, std::move(read));
 }
 
 Result<std::string> Plan::scenario_text(PointId point) const {
@@ -99,7 +102,10 @@ Result<Machine> Plan::machine(PointId point) const {
   const Result<Json> changed = variation_.machine_document(point);
   if (!changed) return changed.error();
   Result<Machine> out = machine_of({*changed, {}});
-  if (out) return out;
+  if (out) {
+    measured_on(*out, machines_.at(file));
+    return out;
+  }
   Error error = out.error();
   error.location = {file, 0, 0};
   return error;

@@ -2,8 +2,10 @@
 // from texts; reads no file.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -28,11 +30,12 @@ class Plan {
   Result<Machine> machine(PointId point) const;
 
  private:
-  Plan(Variation variation, std::optional<int> steps)
-      : variation_(std::move(variation)), steps_(steps) {}
+  Plan(Variation variation, std::optional<int> steps, std::map<std::string, Machine> machines)
+      : variation_(std::move(variation)), steps_(steps), machines_(std::move(machines)) {}
 
   Variation variation_;
   std::optional<int> steps_;
+  std::map<std::string, Machine> machines_;  // by file, as they are in it
 };
 
 }  // namespace lockstep::sim

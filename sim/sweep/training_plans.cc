@@ -100,6 +100,8 @@ Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
   if (!machine) return machine.error();
   Result<Calibration> calibration = calibration_of({*machine, known.spots});
   if (!calibration) return calibration.error();
+  measured_on(calibration->cost, known.calibration.cost);
+  measured_on(calibration->machine, known.calibration.machine);
   return Point{{std::move(*changed), spots_}, std::move(*calibration)};
 }
 

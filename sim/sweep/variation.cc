@@ -188,16 +188,8 @@ Result<Json> Variation::job_document(PointId point) const {
 Result<Json> Variation::machine_document(PointId point) const {
   const Digits digits = grid_.digits(point);
   const std::size_t machine = job_axes_.size();
-  Result<Json> out = with_values(subject_.machines[digits[machine]].value, machine_axes_, digits,
-                                 machine + 1, &subject_.machine_keys);
-  // Measurements of calls hold for the links that were measured, not for others.
-  const auto of_links = [&](const Axis& axis) {
-    const std::string key = own_key(axis, &subject_.machine_keys);
-    return key.starts_with("links") || key.starts_with("nccl");
-  };
-  if (out && std::any_of(machine_axes_.begin(), machine_axes_.end(), of_links))
-    out->erase("measured");
-  return out;
+  return with_values(subject_.machines[digits[machine]].value, machine_axes_, digits, machine + 1,
+                     &subject_.machine_keys);
 }
 
 std::vector<std::string> key_parts(const std::string& key) {

@@ -44,6 +44,23 @@ runtime::Scenario scenario_at(const Plan& made, PointId point) {
   return *out;
 }
 
+// A measured call, and the same on links twice as fast.
+TEST(Plan, MeasurementsOfCallsAreScaledByTheChangeOfTheLinks) {
+  const std::string measured = std::string(kMachine) +
+                               "measured: [{from: m, ranks: 4, points: [[1MB, 10ms], [2MB, 15ms]]}]"
+                               "\nranks_per_node: 4\n";
+  const Result<Plan> made = planned({"machine.links.0.beta=1GB/s,2GB/s"}, {{"m.yaml", measured}});
+  ASSERT_TRUE(made) << made.error().str();
+  const auto price_at = [&](PointId point) {
+    return *price({trace::Op::all_reduce, Bytes{1'000'000}}, {4, 1, 4}, *made->machine(point));
+  };
+  EXPECT_EQ(price_at(0).source, PriceSource::measured);
+  EXPECT_EQ(price_at(0).time, Picos{10'000'000'000});
+  EXPECT_EQ(price_at(1).source, PriceSource::measured);
+  // By the ring's formula: 6 us + 1.5 ms, and 6 us + 0.75 ms.
+  EXPECT_NEAR(price_at(1).time.seconds(), 10e-3 * 756 / 1506, 1e-9);
+}
+
 TEST(Document, ChangesWhatTheKeyNamesAndNothingElse) {
   const nlohmann::json document = {{"a", {{"b", 1}, {"c", {1, 2}}}}, {"strategy", "ddp"}};
   EXPECT_EQ(with_value(document, "a.b", 7)->dump(), R"({"a":{"b":7,"c":[1,2]},"strategy":"ddp"})");

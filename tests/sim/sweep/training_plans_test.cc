@@ -60,6 +60,18 @@ TEST(TrainingPlans, APointIsAPlanOnACalibration) {
   EXPECT_EQ(last->calibration.origin, "h100-cluster");
 }
 
+// What was measured of calls is scaled by the change, not forgotten.
+TEST(TrainingPlans, AValueThatTheFileHasChangesNothing) {
+  const double as_it_is = plans({}, {"dgx-h100"})->forecast(0)->step.seconds;
+  const auto made = plans({"tensor=1,8", "calibration.links.0.speed=1,1.01,2"}, {"dgx-h100"});
+  ASSERT_TRUE(made) << made.error().str();
+  EXPECT_EQ(made->forecast(0)->step.seconds, as_it_is);
+  for (const PointId first : {PointId{0}, PointId{3}}) {
+    EXPECT_LE(made->forecast(first + 1)->step.seconds, made->forecast(first)->step.seconds);
+    EXPECT_LE(made->forecast(first + 2)->step.seconds, made->forecast(first + 1)->step.seconds);
+  }
+}
+
 TEST(TrainingPlans, APublishedModelIsChanged) {
   const Result<TrainingPlans> made = plans({"model.layers=12", "model=gpt-1.7b,gpt-7.5b"});
   ASSERT_TRUE(made) << made.error().str();

@@ -252,7 +252,7 @@ class TowersReader {
       Result<std::vector<DataSample>> samples = parse_manifest(manifest_, data.manifest_file);
       if (!samples) return samples.error();
       data.manifest = std::move(*samples);
-      return Status::ok();
+      return check_manifest();
     }
     if (!given.contains("text"))
       return read_.error_at("/data", "the data do not say how long a sample's text is",
@@ -261,8 +261,7 @@ class TowersReader {
       return read.error();
     for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
       const std::string key(kItemKinds[kind]);
-      const bool used = std::any_of(out_.encoders.begin(), out_.encoders.end(),
-                                    [&](const EncoderTower& tower) { return tower.input == kind; });
+      const bool used = is_encoded(kind);
       if (used && !given.contains(key))
         return read_.error_at(
             "/data",
@@ -280,6 +279,25 @@ class TowersReader {
                 read_distribution(fmt::format("/data/{}/{}", key, part), given[key][part], *into);
             !read)
           return read.error();
+    }
+    return Status::ok();
+  }
+
+  bool is_encoded(std::size_t kind) const {
+    return std::any_of(out_.encoders.begin(), out_.encoders.end(),
+                       [&](const EncoderTower& tower) { return tower.input == kind; });
+  }
+
+  // Items that no encoder takes in would be counted, and take no time.
+  Status check_manifest() const {
+    for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
+      if (is_encoded(kind)) continue;
+      for (const DataSample& sample : out_.data.manifest)
+        if (!sample.items[kind].empty())
+          return read_.error_at(
+              "/data/manifest",
+              fmt::format("its samples have {}, and no encoder takes it in", kItemKinds[kind]),
+              "add an encoder, or leave them out of the manifest");
     }
     return Status::ok();
   }

@@ -196,6 +196,16 @@ Result<SourceFile> source_of(const std::string& calibration) {
   return SourceFile{calibration, std::move(*text)};
 }
 
+// The error of a file that the plan names, at the line that does so.
+Error named_in(const YamlDocument& plan, const char* pointer, const Error& error) {
+  Error out = error;
+  out.message = error.location.file.empty()
+                    ? error.message
+                    : fmt::format("{}: {}", printable(error.location.file), error.message);
+  out.location = plan.value_location(pointer);
+  return out;
+}
+
 }  // namespace
 
 Result<PlanInputs> load_plan(const std::string& file,
@@ -209,7 +219,7 @@ Result<PlanInputs> load_plan(const std::string& file,
     out.manifest.file =
         (std::filesystem::path(file).parent_path() / manifest).lexically_normal().string();
     Result<std::string> samples = read_input(out.manifest.file);
-    if (!samples) return samples.error();
+    if (!samples) return named_in(*document, "/data/manifest", samples.error());
     out.manifest.text = std::move(*samples);
   }
   std::string own;
@@ -230,7 +240,9 @@ Result<PlanInputs> load_plan(const std::string& file,
       return Error{
           fmt::format("--calibration {} is given twice", printable(names[i])), {}, "name it once"};
     Result<SourceFile> source = source_of(names[i]);
-    if (!source) return source.error();
+    if (!source)
+      return calibrations.empty() ? named_in(*document, "/calibration", source.error())
+                                  : source.error();
     out.calibrations.push_back(std::move(*source));
   }
   return out;

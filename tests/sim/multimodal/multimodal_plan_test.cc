@@ -116,6 +116,8 @@ TEST(TowersPlan, AManifestReplacesDistributions) {
   ASSERT_TRUE(plan) << plan.error().str();
   EXPECT_EQ(plan->data.manifest.size(), 1U);
   EXPECT_THAT(error_of_plan(text, "{").location.file, "samples.jsonl");
+  EXPECT_THAT(error_of_plan(text, "{\"text\": 5, \"audio\": [64]}\n").message,
+              HasSubstr("samples have audio, and no encoder takes it in"));
   EXPECT_THAT(error_of_plan(text + "  text: 5\n", "{}").message,
               testing::Not(HasSubstr("trained")));
 }

@@ -110,6 +110,28 @@ TEST_F(SimulatePlan, LinksOfTheMachineChangeThePlan) {
   EXPECT_EQ(json({"--set", "calibration.links.1.ring=16x120GB/s"})["step_time_s"], as_it_is);
 }
 
+// At the line that names them.
+TEST_F(SimulatePlan, FilesThatThePlanNamesAndThatAreMissing) {
+  const auto with = [](const char* calibration) {
+    std::string text = kSimulatedPlan;
+    return text.replace(text.find("a100-cluster"), 12, calibration);
+  };
+  expect_refused({}, "p.yaml:3:14: error: no file or shipped calibration", with("a100-clusters"));
+  expect_refused({}, "p.yaml:3:14: error: ", with("mine.yaml"));
+  expect_refused({}, "mine.yaml: cannot open the file", with("mine.yaml"));
+  expect_refused({"--calibration", "mine.yaml"}, "lockstep: mine.yaml: error: cannot open");
+  expect_refused({}, "p.yaml:9:18: error: ", R"(plan: 1
+name: towers
+calibration: h100-cluster
+gpus: 8
+global_batch: 8
+llm: {model: llama3-8b, sequence: 4096}
+encoders: [{name: vit, input: image, model: vit-huge}]
+data:
+  manifest:      samples.jsonl
+)");
+}
+
 TEST_F(SimulatePlan, TheIntervalHoldsTheStep) {
   const Json all = json({});
   EXPECT_LT(all["step_time_interval_s"][0], all["step_time_s"]);

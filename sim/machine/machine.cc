@@ -91,6 +91,9 @@ class MachineReader {
     out.memory_efficiency = root_["memory"].value("efficiency", 1.0);
     if (read_.has("/memory/per_device"))
       out.per_device = read_.quantity("/memory/per_device", parse_bytes);
+    if (out.per_device && out.per_device->value == 0)
+      read_.refuse("/memory/per_device", "a device without memory holds nothing",
+                   "per_device: 80GB");
     out.reserved = read_.quantity_or("/memory/reserved", parse_bytes, out.reserved);
     out.fragmentation = root_["memory"].value("fragmentation", 1.0);
   }

@@ -153,6 +153,7 @@ TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(refusal(file_with("fragmentation: 1.05", "fragmentation: 0.9")),
               HasSubstr("m.yaml:6:"));
   EXPECT_THAT(refusal(file_with("1.5GB", "-1.5GB")), HasSubstr("m.yaml:6:"));
+  EXPECT_THAT(refusal(file_with("80GiB", "0GB")), HasSubstr("memory holds nothing"));
   EXPECT_THAT(refusal("contention: 0.5\n" + kFile), HasSubstr("m.yaml:1:"));
   // Each slice is an event: so short ones would never end.
   EXPECT_THAT(refusal("cores: 2\nthreads: {slice: 1ps}\n" + kFile), HasSubstr("at least 100us"));

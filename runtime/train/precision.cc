@@ -52,7 +52,11 @@ bool LossScaler::unscale(const NamedTensors& parameters, Overflow of) {
   if (!gradients.empty()) {
     at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, scale_.reciprocal());
   }
-  if (of == Overflow::on_any_rank) {
+  if (of == Overflow::on_another_rank) {
+    for (const at::Tensor& gradient : gradients) gradient.nan_to_num_(0, 0, 0);
+    found.zero_();
+  }
+  if (of != Overflow::on_this_rank) {
     const NoteScope scope(recorder_, recorder_.note({"found_inf"}, "amp.found_inf"));
     // All ranks must skip the same step, or their parameters diverge.
     all_reduce(*world_, found, Reduce::max);

@@ -42,8 +42,9 @@ class LossScaler {
   at::Tensor scale(const at::Tensor& loss) const { return on_ ? loss * scale_ : loss; }
 
   // Divides the gradients by the scale, and returns whether one of them was not finite: on any rank
-  // (one all-reduce), or on this rank. Then adapts the scale.
-  enum class Overflow { on_any_rank, on_this_rank };
+  // (one all-reduce), on this rank, or on any other one (the same all-reduce; what is not finite
+  // here becomes 0). Then adapts the scale.
+  enum class Overflow { on_any_rank, on_this_rank, on_another_rank };
   bool unscale(const NamedTensors& parameters, Overflow of = Overflow::on_any_rank);
 
   double current() const;

@@ -451,6 +451,19 @@ void TrainLoop::step_optimizer(const ClipFactors& factors) {
   watch_update(true);
 }
 
+bool TrainLoop::overflowed(LossScaler::Overflow of) {
+  // All ranks must agree. A rank that is derived alone trains on other values than in the job (what
+  // it gathers repeats its own shard). So each does as rank 0 did (instant_backend.h), and only its
+  // planned outliers count, which the other ranks' derivations know. Stages that run together do
+  // not see what rank 0 did.
+  const int rank = groups_.who().rank;
+  const bool follows = rank != 0 || scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  const bool planned = scenario_.outlier_factor(rank, recorder_.context().step) != 1;
+  if (of == LossScaler::Overflow::on_any_rank && groups_.alone() && follows && !planned)
+    of = LossScaler::Overflow::on_another_rank;
+  return scaler_->unscale(optimised_, of);
+}
+
 void TrainLoop::update() {
   synchronise();
   if (overflowed()) return leave_step_out();

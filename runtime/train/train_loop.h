@@ -67,9 +67,7 @@ class TrainLoop {
   Fault fault() const { return scenario_.fault; }
   ProcessGroups& groups() { return groups_; }
   // True if a gradient was not finite. Afterwards the gradients are those of the unscaled loss.
-  bool overflowed(LossScaler::Overflow of = LossScaler::Overflow::on_any_rank) {
-    return scaler_->unscale(optimised_, of);
-  }
+  bool overflowed(LossScaler::Overflow of = LossScaler::Overflow::on_any_rank);
 
  private:
   void open_data(const Scenario* data_of);

@@ -235,6 +235,17 @@ TEST_F(Simulate, WorldsThatNobodyHasFoldIntoTheirKindsOfRanks) {
   EXPECT_GT(many, json()["bytes_sent_per_step"].get<double>());
 }
 
+// A rank alone trains on other values than in the job, and some overflow where others do not. A
+// checkpoint gathers the optimizer's state, which is there after the first update.
+TEST_F(Simulate, RanksAgreeOnOverflows) {
+  const std::string job = write(
+      "ranks: 4\nstrategy: fsdp\ntrain: {steps: 3, batch_size: 4, seed: 7, precision: float16, "
+      "checkpoint: {folder: saved, every: 2, layout: gathered}}\n");
+  EXPECT_EQ(simulate(job, {}), 0) << log();
+  EXPECT_EQ(simulate(job, {"--ranks", "512"}), 0) << log();
+  EXPECT_EQ(lockstep({"derive", job}), 0) << log();
+}
+
 // What is simulated for a few kinds of ranks is held against all ranks, derived one by one.
 TEST_F(Simulate, LargeWorldsCallWhatEachOfTheirRanksCalls) {
   const std::vector<std::string> jobs = {

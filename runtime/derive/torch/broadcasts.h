@@ -1,7 +1,7 @@
 // The broadcasts of a root, stored for the ranks that run after it. Programs branch on some of
-// them: DDP's buckets are rank 0's, and a batch may come from rank 0.
+// them: DDP's buckets are rank 0's, and a batch may come from rank 0. So are its overflows.
 //
-// Only integers are stored: trained values do not decide which calls follow.
+// Only integers are stored: other trained values do not decide which calls follow.
 #pragma once
 
 #include <cstdint>

@@ -71,12 +71,25 @@ void exchange_with_itself(const at::Tensor& output, const at::Tensor& input) {
 
 }  // namespace
 
-void InstantBackend::combine(const BackendCall& call) const {
+void InstantBackend::follow_root(const at::Tensor& tensor) {
+  const Broadcasts::Key key{group_ + " maxima", maxima_++};
+  if (others_.broadcasts == nullptr || tensor.is_meta() || tensor.numel() != 1 ||
+      !at::isFloatingType(tensor.scalar_type()))
+    return;
+  if (getRank() == 0) {
+    others_.broadcasts->keep(key, tensor.item<double>() > 0 ? "1" : "0");
+  } else if (const std::string* const known = others_.broadcasts->find(key)) {
+    if (*known == "1") tensor.fill_(1);
+  }
+}
+
+void InstantBackend::combine(const BackendCall& call) {
   const at::NoGradGuard no_grad;
   using Kind = c10d::ReduceOp::RedOpType;
   for (const at::Tensor& tensor : call.out) {
     if (call.reduce->op_ == Kind::SUM) tensor.mul_(getSize());
     if (call.reduce->op_ == Kind::MIN && others_.dissent()) tensor.zero_();
+    if (call.reduce->op_ == Kind::MAX) follow_root(tensor);
     if (call.reduce->op_ == Kind::MAX && others_.dissent()) tensor.fill_(1);
   }
 }

@@ -89,14 +89,17 @@ class InstantBackend : public ForwardingBackend {
   WorkPtr make(const BackendCall& call, const Forward& forward) override;
   WorkPtr receive(const BackendCall& call);
   // Applies the others' contributions to this rank's.
-  void combine(const BackendCall& call) const;
+  void combine(const BackendCall& call);
+  // Whether gradients overflowed is the maximum of one number. Rank 0's own answer is every rank's:
+  // it keeps it, and the others take what it kept.
+  void follow_root(const at::Tensor& tensor);
   // A broadcast of whole numbers: the root keeps them, the others get what it kept. Values of other
   // types decide nothing about calls, and each rank keeps its own.
   void share(const at::Tensor& tensor, bool is_root);
 
   std::string group_;
   Others others_;
-  std::uint64_t broadcasts_ = 0;  // so far
+  std::uint64_t broadcasts_ = 0, maxima_ = 0;  // so far
 };
 
 }  // namespace lockstep::runtime

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "trace/groups.h"
 #include "trace/rank_list.h"
+#include "trace/signature.h"
 
 namespace lockstep::trace {
 
@@ -21,7 +22,8 @@ namespace {
 // that calls of two attempts are further apart.
 constexpr Nanos kClocksDiffer = std::int64_t{300} * 1'000'000'000;
 
-// When a rank issued and completed a collective; kNoTime: not known.
+// When a rank issued and completed a collective; kNoTime: not known, or the rank may complete it
+// before others issue it (the root of a broadcast).
 struct Times {
   std::uint32_t seq = 0;
   Nanos issued = kNoTime;
@@ -43,7 +45,8 @@ std::vector<Times> times_in(const RankTrace& trace, GroupId group, const Tables&
     const auto known =
         std::lower_bound(out.begin(), out.end(), call.seq,
                          [](const Times& t, std::uint32_t seq) { return t.seq < seq; });
-    if (known != out.end() && known->seq == call.seq) known->completed = event.time;
+    const bool found = known != out.end() && known->seq == call.seq;
+    if (found && completes_together(tables.op(call))) known->completed = event.time;
   }
   return out;
 }

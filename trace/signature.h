@@ -46,6 +46,22 @@ constexpr bool is_point_to_point(Op op) {
   return op == Op::send || op == Op::recv || op == Op::recv_any || op == Op::probe;
 }
 
+// Whether the operation completes on no rank before all members have issued it. The root of a
+// reduce, or the receiver of a message, may be the only one that waits.
+constexpr bool completes_together(Op op) {
+  switch (op) {
+    case Op::all_reduce:
+    case Op::all_gather:
+    case Op::all_gather_into_tensor:
+    case Op::reduce_scatter:
+    case Op::reduce_scatter_tensor:
+    case Op::barrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // all_reduce, reduce, the reduce-scatters and the scans: what takes a reduce operation.
 constexpr bool is_reduction(Op op) {
   switch (op) {

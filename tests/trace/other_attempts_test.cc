@@ -1,5 +1,6 @@
 // Dumps of two attempts in one folder.
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,17 +21,18 @@ constexpr std::int64_t kOneSecond = 1'000'000'000;
 constexpr std::int64_t kAttemptBegan = 1'700'000'000 * kOneSecond;
 
 // A dump of four ranks' group: `calls` calls, one a second from `begin` on, the last one open.
-std::string dump_of_attempt(std::int64_t begin, int calls, int first = 1) {
+std::string dump_of_attempt(std::int64_t begin, int calls, int first = 1,
+                            std::string_view op = "all_reduce") {
   std::string entries;
   for (int n = first; n <= calls; ++n) {
     const std::int64_t created = begin + n * kOneSecond;
     entries += fmt::format(
         R"({}{{"collective_seq_id":{},"input_dtypes":["Float"],"input_sizes":[[8]],"is_p2p":false,)"
         R"("output_dtypes":["Float"],"output_sizes":[[8]],"p2p_seq_id":0,"pg_id":0,)"
-        R"("process_group":["0","default_pg"],"profiling_name":"nccl:all_reduce","record_id":{},)"
+        R"("process_group":["0","default_pg"],"profiling_name":"nccl:{}","record_id":{},)"
         R"("retired":true,"state":"{}","time_created_ns":{},"time_discovered_completed_ns":{},)"
         R"("time_discovered_started_ns":0}})",
-        n == first ? "" : ",", n, n, n < calls ? "completed" : "scheduled", created,
+        n == first ? "" : ",", n, op, n, n < calls ? "completed" : "scheduled", created,
         n < calls ? created + kOneSecond / 2 : 0);
   }
   return fmt::format(
@@ -106,6 +108,17 @@ TEST_F(OtherAttempts, ARankThatWaitsForHoursIsOfTheSameOne) {
         1);  // comes an hour late to a call that nobody completed
   for (int r : {0, 1, 3}) write(r, kAttemptBegan, 1);
   EXPECT_THAT(read(), ElementsAre(0, 1, 2, 3));
+}
+
+// Its root completes a broadcast as soon as it has sent.
+TEST_F(OtherAttempts, ALateReceiverIsOfTheSameOne) {
+  for (int r = 0; r < 4; ++r) {
+    const std::int64_t late = r == 2 ? 3600 * kOneSecond : 0;
+    dir_.write(fmt::format("rank_{}.json", r),
+               dump_of_attempt(kAttemptBegan + late, 2, 1, "broadcast"));
+  }
+  EXPECT_THAT(read(), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(left_out_, IsEmpty());
 }
 
 }  // namespace

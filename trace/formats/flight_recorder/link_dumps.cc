@@ -18,22 +18,6 @@ namespace lockstep::trace {
 
 namespace {
 
-// Whether the operation completes on no rank before all members have issued it. The root of a
-// reduce, or the receiver of a message, may be the only one that waits.
-bool completes_together(Op op) {
-  switch (op) {
-    case Op::all_reduce:
-    case Op::all_gather:
-    case Op::all_gather_into_tensor:
-    case Op::reduce_scatter:
-    case Op::reduce_scatter_tensor:
-    case Op::barrier:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // By group: how many calls some rank saw completed, so that all members must have issued them.
 std::map<GroupId, std::uint64_t> completed_calls(std::span<const RankTrace> traces,
                                                  const Tables& tables) {

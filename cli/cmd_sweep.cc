@@ -94,11 +94,11 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
         fmt::format("--calibration is for plans, but {} is a scenario", printable(command.job)),
         {},
         "name what it runs on with --machine"};
-  if (command.machines.empty())
-    return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
   // Errors of the unchanged scenario are reported as by every command.
   const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
   if (!own) return own.error();
+  if (command.machines.empty())
+    return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
   const Result<std::string> scenario = read_input(own->file);
   if (!scenario) return scenario.error();
   sim::SweepIdentity identity{

@@ -55,6 +55,19 @@ TEST_F(SweepCommand, AKeyThatIsNotThereIsRefusedBeforeAnythingRuns) {
   expect_refused({"--vary", "machine.memory.bandwith=1TB/s"}, "did you mean \"bandwidth\"?");
 }
 
+// Not for want of a machine, which a plan does not need.
+TEST_F(SweepCommand, AJobThatIsNotThereIsSaid) {
+  for (const char* name : {"plan", "scenario"}) {
+    const std::string file = folder_.write(
+        "sweep.yaml", std::string("sweep: 1\n") + name +
+                          ": nowhere.yaml\nvary: {tensor: [1, 2]}\n" +
+                          (name == std::string("plan") ? "" : "machines: [dgx-h100]\n"));
+    const Outcome outcome = run_lockstep({"sweep", file, "-o", folder_.file("out")});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("nowhere.yaml"), HasSubstr("cannot open the file")));
+  }
+}
+
 TEST_F(SweepCommand, WhatCannotBeReadIsRefused) {
   expect_refused({"--vary", "ranks"}, "KEY=VALUE");
   expect_refused({"--vary", "ranks=8..2"}, "ends before it starts");

@@ -153,8 +153,7 @@ TEST(PublishedSteps, OfLlama3) {
     const Result<PlanFile> plan =
         parse_plan(std::string("plan: 1\nname: Llama 3\ncalibration: dgx-h100\nmodel: llama3-405b\n"
                                "tensor: 8\nsequence_parallel: true\nzero: 2\n"
-                               "pipeline: {stages: 16, schedule: interleaved, chunks: 8, "
-                               "split: short_ends}\n"
+                               "pipeline: {stages: 16, schedule: interleaved, chunks: 7}\n"
                                "overlap: {gradients: true, pipeline: true}\n") +
                        c.layout,
                    "llama3.yaml");
@@ -162,7 +161,8 @@ TEST(PublishedSteps, OfLlama3) {
     const Result<PlanForecast> forecast = forecast_plan(*plan, *shipped_calibration("dgx-h100"));
     ASSERT_TRUE(forecast) << forecast.error().str();
     EXPECT_NEAR(forecast->mfu / c.mfu, 1, 0.2) << c.layout;
-    // How many pieces a stage had is not published.
+    // How many pieces a stage had is not published: with seven the smaller job needs 1.5 % more
+    // than there is.
     EXPECT_FALSE(forecast->surely_too_large()) << c.layout;
   }
 }
@@ -185,7 +185,8 @@ TEST(PublishedSteps, OfAMixtureOfExperts) {
 
 // MLPerf Training 5.1: Llama 3.1 8B and 405B in float8. The machine files are data sheets with the
 // shares of dgx-h100, which was fitted to another version of NeMo: nothing of these rows. The
-// 405B's first and last piece have a layer less (config_*.sh: ASYM_PP_EMBED, ASYM_PP_LOSS).
+// 405B's first and last piece had a layer less (config_*.sh: ASYM_PP_EMBED, ASYM_PP_LOSS); the
+// tables split evenly, as the jobs that were fitted to.
 std::vector<ComparedRow> mlperf_steps(const std::string& machine) {
   const std::string file = "mlperf_training_5.1_" + machine + ".json";
   const Result<std::string> text = read_file(LOCKSTEP_SOURCE_DIR "/sim/tables/" + file, 1 << 20U);
@@ -204,8 +205,7 @@ TEST(PublishedSteps, OfMlperfTraining) {
   std::vector<Comparison> figures;
   for (const ComparedRow& row : b200) {
     EXPECT_FALSE(row.fitted);
-    const bool of_405b = row.label.starts_with("llama3-405b");
-    EXPECT_LT(std::abs(row.figure.error()), of_405b ? 0.09 : 0.08) << row.label;
+    EXPECT_LT(std::abs(row.figure.error()), 0.08) << row.label;
     figures.push_back(row.figure);
   }
   EXPECT_LT(summarize(figures).mean, 0.04);

@@ -1,8 +1,8 @@
 // Large pages for what a program is about to allocate.
 //
-// The first access to a page of 4 KiB takes the kernel a microsecond or more on a virtual machine: a
-// tenth to a third of the time in which the dumps of a thousand ranks are read. Pages of 2 MiB cost
-// a small part of that. Linux gives them to memory that asks (madvise(2), MADV_HUGEPAGE), and
+// The first access to a page of 4 KiB takes the kernel a microsecond or more on a virtual machine:
+// a tenth to a third of the time in which the dumps of a thousand ranks are read. Pages of 2 MiB
+// cost a small part of that. Linux gives them to memory that asks (madvise(2), MADV_HUGEPAGE), and
 // glibc's malloc asks only where the environment says so (GLIBC_TUNABLES, glibc.malloc.hugetlb).
 #pragma once
 

@@ -62,17 +62,23 @@ bool would_be_whole(const Context& context, const WaitPoint& message, CallRef of
 
 }  // namespace
 
+const WaitPoint* collective_of_peer(const Context& context, const WaitPoint& message) {
+  if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) return nullptr;
+  const std::size_t of_peer = context.where.point_of[message.missing[0]];
+  if (of_peer == SIZE_MAX) return nullptr;
+  const WaitPoint& point = context.where.wait_points[of_peer];
+  const bool lacks_it_alone = point.missing == message.waiting;
+  return point.group != WaitPoint::kPointToPoint && lacks_it_alone ? &point : nullptr;
+}
+
 std::optional<std::uint32_t> lacks_one_side(const Context& context,
                                             const std::vector<std::size_t>& points) {
   for (const std::size_t p : points) {
     const WaitPoint& message = context.where.wait_points[p];
-    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
+    const WaitPoint* const collective = collective_of_peer(context, message);
+    if (collective == nullptr) continue;
     const std::uint32_t peer = message.missing[0];
-    if (context.where.point_of[peer] == SIZE_MAX) continue;
-    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
-    if (collective.group == WaitPoint::kPointToPoint || collective.missing != message.waiting)
-      continue;
-    const trace::GroupId group = context.groups[collective.group].group;
+    const trace::GroupId group = context.groups[collective->group].group;
     if (would_be_whole(context, message, waiting_call(context, peer), group)) return peer;
   }
   return std::nullopt;

@@ -27,6 +27,10 @@ PostedMessages exchanged_before(const Context& context, CallRef end, trace::Grou
 // Where messages go both ways to one peer, as activations and gradients do, they do so to each.
 bool is_whole(const PostedMessages& exchange);
 
+// The collective in which the peer of a message waits, if it lacks nobody but the rank that waits
+// in the message; null otherwise.
+const WaitPoint* collective_of_peer(const Context& context, const WaitPoint& message);
+
 // The rank of a cycle that left a message out by what it exchanged since the last collective of the
 // group in which it waits: with the message in which its peer waits, each of the two would have
 // sent and received as much from each neighbour, and without it the rank has not.

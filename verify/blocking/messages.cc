@@ -242,19 +242,13 @@ const WaitPoint* awaited_since_earlier_step(const Context& context, const WaitPo
 
 std::optional<Cause> explain_lost_message(const Context& context,
                                           const std::vector<std::size_t>& points) {
-  // Looks for: rank a waits for a message of peer b, b waits in a collective, and the collective
-  // lacks nobody but a.
   for (const std::size_t p : points) {
     const WaitPoint& message = context.where.wait_points[p];
-    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
-    const std::uint32_t peer = message.missing[0];
-    if (context.where.point_of[peer] == SIZE_MAX) continue;
-    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
-    if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
-    if (collective.missing != message.waiting) continue;
+    const WaitPoint* const collective = collective_of_peer(context, message);
+    if (collective == nullptr || collective->mismatched) continue;
     if (auto left_out = explain_left_out_collective(context, message)) return left_out;
     const bool most =
-        2 * collective.waiting.size() > context.groups[collective.group].streams.size();
+        2 * collective->waiting.size() > context.groups[collective->group].streams.size();
     // In a dump, which has only a rank's last calls, the majority in the collective decides. For
     // whole programs the comparison of streams is better evidence.
     const bool by_majority = most && is_snapshot(context.run);

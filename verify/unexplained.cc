@@ -14,6 +14,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"
+#include "verify/streams/streams.h"
 
 namespace lockstep::verify {
 
@@ -135,8 +136,7 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& q
 }  // namespace
 
 bool has_silent_members(const Context& context) {
-  const auto sized = [](const trace::RankTrace& t) { return t.world_size != trace::kNone; };
-  return std::none_of(context.run.ranks.begin(), context.run.ranks.end(), sized) &&
+  return !knows_world_size(context.run) &&
          std::any_of(context.groups.begin(), context.groups.end(),
                      [](const GroupStreams& group) { return !group.declared; });
 }

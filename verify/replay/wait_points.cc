@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "verify/replay/semantics.h"
+#include "verify/streams/streams.h"
 
 namespace lockstep::verify {
 
@@ -100,11 +101,8 @@ class WaitPoints {
   // Whether a member that no trace mentions may have never come: nothing tells the members of the
   // group, and the source does not even know how many ranks the job has (the watchdog's messages).
   bool may_be_silent(std::uint32_t g, CollectiveInstance instance) const {
-    const std::vector<trace::RankTrace>& ranks = at_.run().ranks;
     return !at_.groups()[g].declared && !at_.completed_somewhere(instance) &&
-           std::all_of(ranks.begin(), ranks.end(), [](const trace::RankTrace& trace) {
-             return trace.world_size == trace::kNone;
-           });
+           !knows_world_size(at_.run());
   }
 
   // One of the ranks that did not use the group may be a member.

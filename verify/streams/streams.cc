@@ -263,16 +263,11 @@ const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
   return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
 }
 
-namespace {
-
-// Whether a trace knows the size of the job. The watchdog's messages do not.
 bool knows_world_size(const trace::Run& run) {
   return std::any_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     return trace.world_size != trace::kNone;
   });
 }
-
-}  // namespace
 
 std::vector<GroupStreams> group_streams(const trace::Run& run) {
   std::vector<std::vector<Stream>> collected = collect_streams(run);

@@ -53,6 +53,9 @@ struct GroupStreams {
 // The stream of a rank (a rank index); null where it is no member, or has no trace. O(log members).
 const Stream* stream_of(const GroupStreams& group, std::uint32_t rank);
 
+// Whether a trace knows the size of the job. The watchdog's messages do not. O(ranks).
+bool knows_world_size(const trace::Run& run);
+
 // All groups that a rank declared or issued a collective in, sorted by name.
 // O(calls + members of all groups · log): one pass over memberships and calls serves all groups.
 std::vector<GroupStreams> group_streams(const trace::Run& run);

@@ -28,7 +28,7 @@ struct FileEvidence {
 };
 
 struct EvidenceSource {
-  std::string_view name;     // "log", "ras", "stack": in a report's line about sources
+  std::string_view name;     // "log", "ras", "stack", "cluster": in a report's line about sources
   std::string_view summary;  // one line, for `--help`
   // Whether a file with these bytes (all, or the first FileBuffer::kHead) and that name may be one.
   bool (*recognises)(std::string_view bytes, std::string_view name);
@@ -40,12 +40,8 @@ struct EvidenceSource {
 // The sources, as rows of the table: each <name>.cc opens with what it reads.
 EvidenceSource ras_source();
 EvidenceSource stack_source();
+EvidenceSource cluster_source();
 EvidenceSource rank_log_source();
-
-// Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
-// (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
-// at fault.
-bool mentions_a_peer(std::string_view exception);
 
 // Every source, the most specific first.
 std::span<const EvidenceSource> evidence_sources();

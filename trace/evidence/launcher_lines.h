@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,24 +41,7 @@ struct LauncherLine {
 // Nothing where the line is none of these. The views are into `line`.
 std::optional<LauncherLine> parse_launcher_line(std::string_view line);
 
-// Whether the text holds such a line.
-bool has_launcher_line(std::string_view text);
-
-// The rank in the label that a launcher puts in front of each line, and the rest of the line:
-// "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`.
-struct LabelledLine {
-  Rank rank{kNone};
-  std::string_view text;
-};
-std::optional<LabelledLine> parse_label(std::string_view line);
-
-// Not part of what a process wrote: "2025-01-31T12:37:42.149Z " at the start of a line, as
-// Kubernetes and Docker write it, "stderr F " behind it, and colours. Docker's own logs hold a line
-// in JSON,
-// {"log":"step 3\n","stream":"stderr",…}. The text without them; `buffer` holds it if it was
-// changed.
-std::string_view plain_text(std::string_view line, std::string& buffer);
-// Whether a file begins with such a line of Docker's.
-bool is_docker_log(std::string_view bytes);
+// What each of these lines holds.
+std::span<const std::string_view> launcher_signs();
 
 }  // namespace lockstep::trace

@@ -40,8 +40,13 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/word_search.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/exceptions.h"
+#include "trace/evidence/gpu_lines.h"
 #include "trace/evidence/launcher_lines.h"
+#include "trace/evidence/line_labels.h"
+#include "trace/evidence/torchrun_summary.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
 #include "trace/gpus.h"
@@ -53,129 +58,46 @@ namespace {
 
 using NoteKind = RankNote::Kind;
 constexpr std::size_t kMaxNotesPerKind = 4;  // notes per rank: later ones mostly repeat the first
-constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
-constexpr std::string_view kBoxCorner = "\xE2\x95\xAD";  // of rich: ╭
-constexpr std::string_view kBoxSide = "\xE2\x94\x82";    // │
-constexpr std::string_view kBoxEnd = "\xE2\x95\xB0";     // ╰
 constexpr std::string_view kStuckWatchdog =
     "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
-constexpr std::string_view kLastError = "Last error:";    // of NCCL, on the next line
-constexpr std::string_view kExceptionIn = "Exception i";  // the two below
-constexpr std::string_view kIgnored = "Exception ignored in";
-constexpr std::string_view kInThread = "Exception in thread";
-constexpr std::string_view kTraceback = "Traceback (most recent call last)";
+constexpr std::string_view kNcclWarning = "NCCL WARN ";
+constexpr std::string_view kLastError = "Last error:";  // of NCCL, on the next line
+constexpr std::array<std::string_view, 4> kCrashes = {
+    "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
+    "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
-
-// "torch.OutOfMemoryError: CUDA out of memory", "KeyError: 'x'", "AssertionError".
-bool looks_like_exception(std::string_view line) {
-  const std::size_t end = line.find(':');
-  const std::string_view type = line.substr(0, end);
-  constexpr std::size_t kLongestType = 128;
-  if (type.empty() || type.size() > kLongestType) return false;
-  if (end != kNpos && end + 1 < line.size() && line[end + 1] != ' ') return false;
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  return (letter(type.front()) || type.front() == '_') &&
-         std::all_of(type.begin(), type.end(), [&](char c) {
-           return letter(c) || c == '_' || c == '.' || (c >= '0' && c <= '9');
-         });
+WordSearch search_with_launchers(std::initializer_list<std::string_view> words) {
+  std::vector<std::string_view> all(words);
+  all.insert(all.end(), launcher_signs().begin(), launcher_signs().end());
+  return WordSearch(std::move(all));
 }
 
-bool mentions_memory(std::string_view text) {
-  static constexpr std::array<std::string_view, 6> kSigns = {
-      "OutOfMemoryError",  "out of memory",         "MemoryError",
-      "HIP out of memory", "can't allocate memory", "Cannot allocate memory"};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
-}
-
-NoteKind kind_of_exception(std::string_view text) {
-  if (mentions_a_peer(text)) return NoteKind::peer_lost;
-  return mentions_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
-}
-
-// True for lines that processes and libraries write while they end, and for the further lines of a
-// long message. Any other line after an exception shows that the rank continued.
-bool is_written_at_end(std::string_view text) {
-  if (!text.empty() && is_blank(text.front())) return true;  // in a message, mostly a list
-  text = trimmed(text);
-  if (text.empty()) return true;
-  // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
-  static constexpr std::array<std::string_view, 27> kBegins = {
-      "CUDA kernel errors",
-      "HIP kernel errors",
-      "For debugging consider passing",
-      "Compile with `TORCH_USE_",
-      "Search for `cuda",
-      "nccl",
-      "Parameter indices which did not receive grad",
-      "Parameters which did not receive grad",
-      "Last error:",
-      "[rank",
-      "[W",
-      "[E",
-      "[F",
-      "[I",
-      "frame #",
-      "Traceback",
-      "terminate ",
-      "what():",
-      "Exception",
-      "The above",
-      "During handling",
-      "WARNING:torch",
-      "ERROR:torch",
-      "E0",
-      "W0",
-      "E1",
-      "W1"};
-  if (std::any_of(kBegins.begin(), kBegins.end(), [&](auto b) { return text.starts_with(b); })) {
-    return true;
-  }
-  static constexpr std::array<std::string_view, 9> kSigns = {
-      "NCCL ",   "torch.distributed", "resource_tracker",
-      "leaked ", "warnings.warn",     "destroy_process_group",
-      "elastic", "Aborted",           "core dumped"};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
-}
-
-// "[rank1]: ValueError" and "[rank1]:[E709 …" without the prefix.
-std::string_view after_prefix(std::string_view line) {
-  const std::size_t at = line.find("[rank");
-  const std::size_t end = line.find("]:", at == kNpos ? 0 : at);
-  if (at == kNpos || end == kNpos) return line;
-  line.remove_prefix(end + 2);
-  if (line.starts_with(' ')) line.remove_prefix(1);
-  return line;
-}
-
-// True for XIDs after which the GPU does no work until it is reset (NVIDIA's catalog: double-bit
-// errors, a GPU off the bus, an uncontained error, GSP time-outs).
-bool stops_the_gpu(std::int64_t xid) {
-  static constexpr std::array<std::int64_t, 8> kFatal = {48, 62, 79, 95, 109, 119, 120, 140};
-  return std::find(kFatal.begin(), kFatal.end(), xid) != kFatal.end();
+// Whether a line may say anything, as long as nothing goes on from an earlier one. Of a job's
+// output hardly any does.
+bool may_tell(std::string_view line) {
+  static const WordSearch search = search_with_launchers(
+      {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
+       ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kLastError, kXid,
+       kCrashes[0], kCrashes[1], kCrashes[2], kCrashes[3],
+       // of torchrun's summary
+       "(first observed failure)", "host      : ", "(local_rank: ", "exitcode ",
+       // of the watchdog
+       "Watchdog caught", "watchdog thread terminated", "ast enqueued ", "ast completed "});
+  return search.occurs_in(line);
 }
 
 // The state of reading one rank's output, or that of lines without a rank.
 struct Stream {
-  bool in_traceback = false;
-  bool boxed = false;          // the traceback is drawn as a box (rich)
-  bool ignored = false;        // the traceback is of an exception that Python ignores
-  bool in_thread = false;      // the traceback is of a thread
+  ExceptionReader exceptions;
   bool in_last_error = false;  // the next line is NCCL's last error
-  bool in_terminate = false;   // the next line is what() of a C++ exception
-  std::string terminated_by;   // its type
   // The last exception that may have ended the rank, as an index in the notes.
   std::optional<std::size_t> exception;
-};
 
-// A process as a line names it.
-struct LoggedProcess {
-  std::int64_t pid = kNone;
-  std::string_view host = {};
-  std::int32_t gpu = kNone;
+  // Whether the next line counts, whatever it is: of a rank, it shows that an exception was caught.
+  bool goes_on(Rank rank) const {
+    return !exceptions.idle() || in_last_error || (exception && rank.value != kNone);
+  }
 };
 
 class RankLogReader {
@@ -196,28 +118,29 @@ class RankLogReader {
 
  private:
   void take(std::string_view line) {
-    std::string_view text = line;
-    const std::optional<Rank> prefix = rank_in_prefix(line);
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line);
     if (label) tasks_.insert(label->rank);
+    const bool tells = going_on_ > 0 || may_tell(line);
+    if (!tells && !label) return;
+    std::string_view text = line;
+    const std::optional<Rank> prefix = rank_in_prefix(line);
     if (prefix) {
       // The number before a line is not the rank where PyTorch's own prefix is another.
       starts_ranks_ |= label && label->rank != *prefix;
-      text = after_prefix(line);
+      text = after_rank(line);
     } else if (label) {
       text = label->text;
       is_task_ = true;
     }
     const Rank rank = prefix ? *prefix : label ? label->rank : file_.rank.value_or(Rank(kNone));
-    take_text(line, text, rank, prefix.has_value());
+    if (tells) take_text(line, text, rank, prefix.has_value());
     is_task_ = false;
   }
 
   static bool shows_launcher_of_ranks(std::string_view output) {
-    return contains_text(output, "torchrun") || contains_text(output, "local_rank") ||
-           contains_text(output, "distributed/elastic") ||
-           contains_text(output, "multiprocessing/spawn") ||
-           contains_text(output, "distributed.elastic");
+    static const WordSearch search({"torchrun", "local_rank", "distributed/elastic",
+                                    "multiprocessing/spawn", "distributed.elastic"});
+    return search.occurs_in(output);
   }
 
   // `text`: the line without a rank's prefix.
@@ -226,6 +149,13 @@ class RankLogReader {
     text.remove_prefix(label.size());
     label_ = label;
     Stream& stream = streams_[{rank, std::string(label)}];
+    if (stream.goes_on(rank)) --going_on_;
+    take_in_stream(stream, line, text, rank, prefix);
+    if (stream.goes_on(rank)) ++going_on_;
+  }
+
+  void take_in_stream(Stream& stream, std::string_view line, std::string_view text, Rank rank,
+                      bool prefix) {
     if (take_last_error(stream, text)) return;
     if (take_exception(stream, rank, prefix, text)) return;
     if (take_summary(line)) return;
@@ -242,23 +172,14 @@ class RankLogReader {
 
   // What stands before a traceback on each of its lines: "(Worker pid=12) ". Empty for most lines.
   std::string_view label_of(std::string_view text) {
-    constexpr std::size_t kLongest = 160;
-    for (const std::string_view opening : {kTraceback, kExceptionIn}) {
+    for (const std::string_view opening :
+         {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread}) {
       const std::size_t at = text.find(opening);
-      if (at == kNpos || at == 0 || at > kLongest) continue;
-      // The corner of a box: the next lines do not repeat it.
-      if (text.substr(0, at).find_first_of("\xE2+") != kNpos) return {};
-      constexpr std::size_t kMostLabels = 1024;
-      if (labels_.size() < kMostLabels) labels_.emplace(text.substr(0, at));
+      if (at == kNpos) continue;
+      labels_.learn(text, at);
       break;
     }
-    if (labels_.empty()) return {};
-    // The greatest label that is not greater than the text begins it, if any does: of labels of
-    // which one begins another, the longer one is greater.
-    const auto after = labels_.upper_bound(text);
-    if (after == labels_.begin()) return {};
-    const std::string& label = *std::prev(after);
-    return text.starts_with(label) ? text.substr(0, label.size()) : std::string_view();
+    return labels_.of(text);
   }
 
   // "(WorkerDict pid=833, ip=172.26.153.33) ": the process that Ray's label names.
@@ -304,53 +225,14 @@ class RankLogReader {
   }
 
   bool take_exception(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
-    if (begins_traceback(stream, text)) return true;
-    if (stream.in_terminate || contains_text(text, kTerminate))
-      return take_terminate(stream, rank, text);
-    return stream.in_traceback && take_traceback(stream, rank, uncaught, text);
-  }
-
-  static bool begins_traceback(Stream& stream, std::string_view text) {
-    if (text.starts_with(kTraceback)) return stream.in_traceback = true;
-    // ╭──── Traceback (most recent call last) ────╮
-    if (text.starts_with(kBoxCorner) && contains_text(text, kTraceback))
-      return stream.boxed = stream.in_traceback = true;
-    if (text.starts_with(kIgnored)) return stream.ignored = true;
-    if (text.starts_with(kInThread)) return stream.in_thread = true;
-    return false;
-  }
-
-  // The end of a C++ program: "terminate called …", then a line with what().
-  bool take_terminate(Stream& stream, Rank rank, std::string_view text) {
-    if (const std::size_t at = text.find(kTerminate); at != kNpos) {
-      const std::string_view type = text.substr(at + kTerminate.size());
-      stream.in_terminate = true;
-      stream.terminated_by = type.substr(0, std::min(type.find('\''), RankNote::kLongest));
-      return true;
-    }
-    stream.in_terminate = false;
-    const std::size_t at = text.find("what():");
-    const std::string_view what = at == kNpos ? std::string_view() : text.substr(at + 7);
-    note_exception(stream, rank, fmt::format("{}: {}", stream.terminated_by, trimmed(what)));
-    return at != kNpos;
-  }
-
-  bool take_traceback(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
-    // Frames are indented. The first line that is not is the exception.
-    if (text.empty() || is_blank(text.front())) return true;
-    if (stream.boxed && (text.starts_with(kBoxSide) || text.starts_with(kBoxEnd))) return true;
-    stream.in_traceback = stream.boxed = false;
-    if (!looks_like_exception(text)) return false;
-    const bool thread = std::exchange(stream.in_thread, false);
-    if (std::exchange(stream.ignored, false)) return true;
-    if (text.starts_with("KeyboardInterrupt") || text.starts_with("SystemExit")) return true;
+    const ExceptionReader::Taken taken = stream.exceptions.take(text);
     // A thread's exception does not end the process.
-    if (thread && !uncaught) {
+    if (taken.raised && taken.in_thread && !uncaught) {
       add(NoteKind::caught, rank, text);
-      return true;
+    } else if (taken.raised) {
+      note_exception(stream, rank, *taken.raised);
     }
-    note_exception(stream, rank, text);
-    return true;
+    return taken.part;
   }
 
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
@@ -373,12 +255,12 @@ class RankLogReader {
   bool take_signs(Stream& stream, Rank rank, std::string_view text) {
     if (const auto parsed = parse_watchdog_line(text))
       return take_watchdog(stream, rank, text, *parsed);
-    if (contains_text(text, "NCCL") && take_nccl(stream, rank, text)) return true;
-    if (contains_text(text, "Xid (PCI:")) return take_xid(text);
+    if (take_nccl(stream, rank, text)) return true;
+    if (const auto xid = parse_xid(text)) {
+      add(xid->kind, Rank(kNone), xid->text, {.pid = xid->pid});
+      return true;
+    }
     if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
-    static constexpr std::array<std::string_view, 4> kCrashes = {
-        "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
-        "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
     for (const std::string_view sign : kCrashes) {
       if (!contains_text(text, sign)) continue;
       if (const auto note = add(NoteKind::crashed, rank, sign)) stream.exception = note;
@@ -397,7 +279,7 @@ class RankLogReader {
       note_exception(stream, rank, text.substr(at + kAsyncError.size()));
       return true;
     }
-    if (const std::size_t at = text.find("NCCL WARN "); at != kNpos) {
+    if (const std::size_t at = text.find(kNcclWarning); at != kNpos) {
       add(NoteKind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
       return true;
     }
@@ -445,7 +327,7 @@ class RankLogReader {
 
   // The process that torchrun says failed, where its summary is missing.
   void add_failed_process() {
-    if (!failed_process_ || has_summary_) return;
+    if (!failed_process_ || summary_.present()) return;
     number_ = failed_process_->line;
     add(failed_process_->kind, Rank(kNone), failed_process_->text, {.pid = failed_process_->pid});
   }
@@ -460,90 +342,22 @@ class RankLogReader {
     starts_ranks_ = starts_ranks_ || shows_launcher_of_ranks(file_.bytes);
     if (!starts_ranks_ && !sparse) return;
     for (const std::size_t n : by_task_) out_.notes[n].rank = Rank(kNone);
-    if (!has_summary_) raised_first_ = Rank(kNone);
+    raised_first_ = Rank(kNone);
   }
 
-  // "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ": host, process and CUDA's index of its GPU.
-  static LoggedProcess process_of_nccl(std::string_view before) {
-    const std::size_t bracket = before.find(" [");
-    if (bracket == kNpos) return {};
-    const std::string_view who = before.substr(0, bracket);
-    const std::size_t thread = who.rfind(':');
-    if (thread == kNpos) return {};
-    const std::size_t process = who.substr(0, thread).rfind(':');
-    if (process == kNpos) return {};
-    const auto pid = number_after(who.substr(process), ":");
-    if (!pid || *pid <= 0) return {};
-    // A launcher may write a prefix: "[default3]:gpu1".
-    const std::string_view head = who.substr(0, process);
-    const std::size_t host = head.find_last_of(" \t:") + 1;
-    const auto device = number_after(before.substr(bracket), " [");
-    return {*pid, head.substr(host), gpu_index(device.value_or(kNone))};
-  }
-
-  bool take_xid(std::string_view text) {
-    const std::size_t at = text.find("Xid (PCI:");
-    const std::size_t close = text.find("): ", at);
-    if (close == kNpos) return false;
-    const auto number = number_after(text.substr(close), "): ");
-    if (!number) return false;
-    // "pid='<unknown>'" and "pid=1234" both occur.
-    const auto pid = number_after(text, "pid=");
-    const auto quoted = number_after(text, "pid='");
-    const std::int64_t process = pid ? *pid : quoted.value_or(kNone);
-    add(stops_the_gpu(*number) ? NoteKind::gpu_fault : NoteKind::gpu_warning, Rank(kNone),
-        text.substr(at), {.pid = process > 0 ? process : kNone});
-    return true;
-  }
-
-  // torchrun's summary: a block of "key : value" lines for each rank that failed.
   bool take_summary(std::string_view line) {
-    if (contains_text(line, "Root Cause (first observed failure)")) {
-      in_root_cause_ = true;
-      has_summary_ = true;
-      return true;
-    }
-    // The number after a key, which may be anywhere in the line: launchers write prefixes.
-    const auto value = [&](std::string_view key) -> std::optional<std::int64_t> {
-      const std::size_t at = line.find(key);
-      if (at == kNpos) return std::nullopt;
-      return number_after(line.substr(at), ": ");
-    };
-    // "host      : node4", before the rank of the block.
-    constexpr std::string_view kHost = "host      : ";
-    if (const std::size_t at = line.find(kHost); at != kNpos) {
-      failed_host_ = trimmed(line.substr(at + kHost.size()));
-      return true;
-    }
-    if (contains_text(line, "(local_rank: ")) {
-      if (const auto rank = value("rank  "); rank && is_possible_rank(*rank, kMaxWorldSize)) {
-        failed_ = Rank(static_cast<std::int32_t>(*rank));
-        return true;
-      }
-    }
-    if (failed_.value == kNone || !contains_text(line, "exitcode ") ||
-        !contains_text(line, "(pid: "))
-      return false;
-    const std::int64_t pid = number_after(line, "(pid: ").value_or(kNone);
-    const std::int64_t code = value("exitcode ").value_or(0);
-    // torchrun ends the other ranks itself (SIGTERM), and the watchdog aborts those that wait
-    // (SIGABRT): only the first failure is the cause.
-    const NoteKind kind = code == -11 || code == -7      ? NoteKind::crashed
-                          : code == -9 && in_root_cause_ ? NoteKind::killed
-                                                         : NoteKind::peer_lost;
-    const std::string host = std::exchange(failed_host_, {});
-    const std::string_view which =
-        in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
-    if (in_root_cause_ && code == 1) raised_first_ = failed_;
-    add(kind, std::exchange(failed_, Rank(kNone)), fmt::format("{}{}", which, code),
-        {.pid = pid, .host = host});
-    return true;
+    const TorchrunSummary::Taken taken = summary_.take(line);
+    if (const auto& failed = taken.failure)
+      add(failed->kind, failed->rank, failed->text, {.pid = failed->pid, .host = failed->host});
+    return taken.part;
   }
 
   // In output of several ranks without prefixes, torchrun's summary says which rank ended first,
   // with an exception. If the output has only one exception, it is that rank's.
   void name_first_failure() {
-    if (raised_first_.value == kNone) return;
+    const Rank named = summary_.raised_first();
+    const Rank first = named.value != kNone ? named : raised_first_;
+    if (first.value == kNone) return;
     RankNote* only = nullptr;
     for (RankNote& note : out_.notes) {
       const bool raised = note.kind == NoteKind::exception || note.kind == NoteKind::out_of_memory;
@@ -551,7 +365,7 @@ class RankLogReader {
       if (only != nullptr && only->text != note.text) return;
       if (only == nullptr) only = &note;
     }
-    if (only != nullptr) only->rank = raised_first_;
+    if (only != nullptr) only->rank = first;
   }
 
   const TraceFile& file_;
@@ -559,7 +373,8 @@ class RankLogReader {
   // By rank and label.
   std::map<std::pair<Rank, std::string>, Stream> streams_;
   std::map<std::tuple<Rank, std::int64_t, NoteKind>, std::size_t> counts_;
-  std::set<std::string, std::less<>> labels_;
+  std::size_t going_on_ = 0;  // streams that do
+  TracebackLabels labels_;
   std::string_view label_;            // of the current line
   std::string plain_;                 // the current line, where it had colours
   std::set<Rank> timed_out_;          // ranks whose watchdog ended their calls
@@ -575,12 +390,9 @@ class RankLogReader {
     int line;
   };
   std::optional<FailedProcess> failed_process_;  // the first that torchrun says failed
-  bool has_summary_ = false;                     // torchrun's, with ranks
+  TorchrunSummary summary_;
   int number_ = 0;
-  Rank failed_{kNone};  // the rank whose block of torchrun's summary is being read
-  std::string failed_host_;
-  Rank raised_first_{kNone};  // the first rank to fail, if it ended with an exception
-  bool in_root_cause_ = false;
+  Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
 };
 
 FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
@@ -596,17 +408,12 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
     const std::size_t second = head.find_first_not_of(" \t\r\n", 1);
     if (head.front() == '{' || second == kNpos || head[second] == '{') return false;
   }
-  static constexpr std::array<std::string_view, 10> kSigns = {
-      kTraceback,           kStuckWatchdog,
-      kAsyncError,          "watchdog thread terminated with exception",
-      "NCCL WARN ",         "Watchdog caught collective",
-      "Xid (PCI:",          "terminate called after throwing",
-      "Fatal Python error", "(first observed failure)"};
-  const bool has_sign = sample_of(bytes).any([](std::string_view text) {
-    return has_launcher_line(text) || std::any_of(kSigns.begin(), kSigns.end(), [&](auto sign) {
-             return contains_text(text, sign);
-           });
-  });
+  static const WordSearch search = search_with_launchers(
+      {ExceptionReader::kTraceback, kStuckWatchdog, kAsyncError,
+       "watchdog thread terminated with exception", kNcclWarning, "Watchdog caught collective",
+       kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)"});
+  const bool has_sign =
+      sample_of(bytes).any([](std::string_view text) { return search.occurs_in(text); });
   if (has_sign) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
   if (base.ends_with(".gz")) base.remove_suffix(3);
@@ -616,42 +423,6 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
 }
 
 }  // namespace
-
-bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 29> kSigns = {
-      "closed by remote peer",
-      "Call to recv from",
-      "Got completion from peer",
-      "Detected mismatch between collectives",
-      "Connection closed by peer",
-      "Connection reset by peer",
-      "Connection refused",
-      "Broken pipe",
-      "Timed out waiting",
-      "timed out after",
-      "has timed out",
-      "Application timeout",
-      "Socket Timeout",
-      "socket timeout",
-      "wait timeout",
-      "pair closure",
-      "got 0 bytes",
-      "recvValue failed",
-      "Watchdog caught collective operation timeout",
-      "remote process exited",
-      "remote process has exited",
-      "communicator was aborted",
-      "NCCL error: remote",
-      "ncclRemoteError",
-      "ncclSystemError",
-      "DistStoreError",
-      "DistNetworkError",
-      "ChildFailedError",
-      "SignalException"};
-  if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
-}
 
 EvidenceSource rank_log_source() {
   return {.name = "log",

@@ -20,7 +20,9 @@ std::optional<std::string_view> LogLines::next() {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (number_ == 0 && rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   if (rest_.empty()) return std::nullopt;
-  const std::size_t length = std::min(rest_.find_first_of("\n\r"), rest_.size());
+  // Two searches for one byte are faster than one for either.
+  std::size_t length = std::min(rest_.find('\n'), rest_.size());
+  length = std::min(rest_.substr(0, length).find('\r'), length);
   const std::string_view line = rest_.substr(0, std::min(length, kLongestLine));
   const bool windows = rest_.substr(length).starts_with("\r\n");
   rest_.remove_prefix(std::min(length + (windows ? 2 : 1), rest_.size()));

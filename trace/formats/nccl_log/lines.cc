@@ -14,8 +14,6 @@ namespace lockstep::trace {
 
 namespace {
 
-constexpr std::string_view kInfo = " NCCL INFO ";
-
 bool parses_as(std::string_view text, std::int64_t& out) {
   out = parse_number<std::int64_t>(text).value_or(-1);
   return out >= 0;
@@ -36,7 +34,7 @@ std::optional<std::uint64_t> pointer_after(std::string_view text, std::string_vi
 // "[rank3]: node7:1234:1290 [0] NCCL INFO AllReduce: …": from " NCCL INFO " backwards, since
 // anything may come before the host.
 std::optional<NcclLine> parse_nccl_line(std::string_view line) {
-  const std::size_t info = line.find(kInfo);
+  const std::size_t info = line.find(kNcclInfo);
   if (info == kNpos) return std::nullopt;
   std::string_view head = line.substr(0, info);
   if (!head.ends_with(']')) return std::nullopt;
@@ -59,7 +57,7 @@ std::optional<NcclLine> parse_nccl_line(std::string_view line) {
     out.host.remove_prefix(prefix + 2);
   }
   if (out.host.empty()) return std::nullopt;
-  out.message = line.substr(info + kInfo.size());
+  out.message = line.substr(info + kNcclInfo.size());
   return out;
 }
 

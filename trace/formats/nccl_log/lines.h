@@ -10,6 +10,7 @@
 namespace lockstep::trace {
 
 // "host:pid:tid [dev] NCCL INFO message".
+inline constexpr std::string_view kNcclInfo = " NCCL INFO ";
 struct NcclLine {
   std::string_view host;
   std::int64_t pid = 0;

@@ -39,6 +39,7 @@
 
 #include <fmt/format.h>
 
+#include "base/word_search.h"
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/nccl_log/lines.h"
@@ -49,6 +50,8 @@
 namespace lockstep::trace {
 
 namespace {
+
+constexpr std::string_view kWatchdogTimeout = "Watchdog caught collective operation timeout";
 
 constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
     "completion of calls, and times: not recorded in NCCL's log",
@@ -88,9 +91,11 @@ class NcclLogReader {
 
   Result<std::vector<RankTrace>> read() {
     LogLines lines(file_.bytes);
+    static const WordSearch search({kNcclInfo, kWatchdogTimeout});  // most lines are other ones
     while (const auto line = lines.next()) {
       number_ = lines.number();
-      if (line->find("Watchdog caught collective operation timeout") != std::string_view::npos) {
+      if (!search.occurs_in(*line)) continue;
+      if (line->find(kWatchdogTimeout) != std::string_view::npos) {
         hung_.push_back(rank_in_prefix(*line));
         continue;
       }

@@ -1,0 +1,173 @@
+#include "trace/evidence/exceptions.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+constexpr std::string_view kBoxCorner = "\xE2\x95\xAD";  // of rich: ╭
+constexpr std::string_view kBoxSide = "\xE2\x94\x82";    // │
+constexpr std::string_view kBoxEnd = "\xE2\x95\xB0";     // ╰
+
+bool is_indented(std::string_view line) { return line.starts_with(' ') || line.starts_with('\t'); }
+
+}  // namespace
+
+bool mentions_a_peer(std::string_view text) {
+  static constexpr std::array<std::string_view, 29> kSigns = {
+      "closed by remote peer",
+      "Call to recv from",
+      "Got completion from peer",
+      "Detected mismatch between collectives",
+      "Connection closed by peer",
+      "Connection reset by peer",
+      "Connection refused",
+      "Broken pipe",
+      "Timed out waiting",
+      "timed out after",
+      "has timed out",
+      "Application timeout",
+      "Socket Timeout",
+      "socket timeout",
+      "wait timeout",
+      "pair closure",
+      "got 0 bytes",
+      "recvValue failed",
+      "Watchdog caught collective operation timeout",
+      "remote process exited",
+      "remote process has exited",
+      "communicator was aborted",
+      "NCCL error: remote",
+      "ncclRemoteError",
+      "ncclSystemError",
+      "DistStoreError",
+      "DistNetworkError",
+      "ChildFailedError",
+      "SignalException"};
+  if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+bool looks_like_exception(std::string_view line) {
+  const std::size_t end = line.find(':');
+  const std::string_view type = line.substr(0, end);
+  constexpr std::size_t kLongestType = 128;
+  if (type.empty() || type.size() > kLongestType) return false;
+  if (end != kNpos && end + 1 < line.size() && line[end + 1] != ' ') return false;
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return (letter(type.front()) || type.front() == '_') &&
+         std::all_of(type.begin(), type.end(), [&](char c) {
+           return letter(c) || c == '_' || c == '.' || (c >= '0' && c <= '9');
+         });
+}
+
+bool mentions_memory(std::string_view text) {
+  static constexpr std::array<std::string_view, 6> kSigns = {
+      "OutOfMemoryError",  "out of memory",         "MemoryError",
+      "HIP out of memory", "can't allocate memory", "Cannot allocate memory"};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+RankNote::Kind kind_of_exception(std::string_view text) {
+  if (mentions_a_peer(text)) return RankNote::Kind::peer_lost;
+  return mentions_memory(text) ? RankNote::Kind::out_of_memory : RankNote::Kind::exception;
+}
+
+bool is_written_at_end(std::string_view text) {
+  if (is_indented(text)) return true;  // in a message, mostly a list
+  text = trimmed(text);
+  if (text.empty()) return true;
+  // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
+  static constexpr std::array<std::string_view, 27> kBegins = {
+      "CUDA kernel errors",
+      "HIP kernel errors",
+      "For debugging consider passing",
+      "Compile with `TORCH_USE_",
+      "Search for `cuda",
+      "nccl",
+      "Parameter indices which did not receive grad",
+      "Parameters which did not receive grad",
+      "Last error:",
+      "[rank",
+      "[W",
+      "[E",
+      "[F",
+      "[I",
+      "frame #",
+      "Traceback",
+      "terminate ",
+      "what():",
+      "Exception",
+      "The above",
+      "During handling",
+      "WARNING:torch",
+      "ERROR:torch",
+      "E0",
+      "W0",
+      "E1",
+      "W1"};
+  if (std::any_of(kBegins.begin(), kBegins.end(), [&](auto b) { return text.starts_with(b); })) {
+    return true;
+  }
+  static constexpr std::array<std::string_view, 9> kSigns = {
+      "NCCL ",   "torch.distributed", "resource_tracker",
+      "leaked ", "warnings.warn",     "destroy_process_group",
+      "elastic", "Aborted",           "core dumped"};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
+  if (begins(line)) return {.part = true};
+  if (in_terminate_ || contains_text(line, kTerminate)) return take_terminate(line);
+  return in_traceback_ ? take_traceback(line) : Taken();
+}
+
+bool ExceptionReader::begins(std::string_view line) {
+  if (line.starts_with(kTraceback)) return in_traceback_ = true;
+  // ╭──── Traceback (most recent call last) ────╮
+  if (line.starts_with(kBoxCorner) && contains_text(line, kTraceback))
+    return boxed_ = in_traceback_ = true;
+  if (line.starts_with(kIgnored)) return ignored_ = true;
+  if (line.starts_with(kInThread)) return in_thread_ = true;
+  return false;
+}
+
+// "terminate called …", then a line with what().
+ExceptionReader::Taken ExceptionReader::take_terminate(std::string_view line) {
+  if (const std::size_t at = line.find(kTerminate); at != kNpos) {
+    const std::string_view type = line.substr(at + kTerminate.size());
+    in_terminate_ = true;
+    terminated_by_ = type.substr(0, std::min(type.find('\''), RankNote::kLongest));
+    return {.part = true};
+  }
+  in_terminate_ = false;
+  constexpr std::string_view kWhat = "what():";
+  const std::size_t at = line.find(kWhat);
+  const std::string_view what = at == kNpos ? std::string_view() : line.substr(at + kWhat.size());
+  return {.part = at != kNpos, .raised = fmt::format("{}: {}", terminated_by_, trimmed(what))};
+}
+
+ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
+  // Frames are indented. The first line that is not is the exception.
+  if (line.empty() || is_indented(line)) return {.part = true};
+  if (boxed_ && (line.starts_with(kBoxSide) || line.starts_with(kBoxEnd))) return {.part = true};
+  in_traceback_ = boxed_ = false;
+  if (!looks_like_exception(line)) return {};
+  const bool thread = std::exchange(in_thread_, false);
+  if (std::exchange(ignored_, false)) return {.part = true};
+  if (line.starts_with("KeyboardInterrupt") || line.starts_with("SystemExit"))
+    return {.part = true};
+  return {.part = true, .raised = std::string(line), .in_thread = thread};
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,69 @@
+// Exceptions in the output of a process, as Python and C++ write them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trace/run.h"
+
+namespace lockstep::trace {
+
+// "torch.OutOfMemoryError: CUDA out of memory", "KeyError: 'x'", "AssertionError".
+bool looks_like_exception(std::string_view line);
+
+// Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
+// (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
+// at fault.
+bool mentions_a_peer(std::string_view exception);
+
+// Whether it is about memory that could not be had.
+bool mentions_memory(std::string_view exception);
+
+// By the two above: peer_lost, out_of_memory or exception.
+RankNote::Kind kind_of_exception(std::string_view exception);
+
+// True for lines that processes and libraries write while they end, and for the further lines of a
+// long message. Any other line after an exception shows that the rank continued.
+bool is_written_at_end(std::string_view line);
+
+// Finds the exceptions in one process' output, line by line.
+//
+//   Traceback (most recent call last):                    Python; also drawn as a box (rich)
+//     File "train.py", line 12, in <module>
+//   ValueError: no more batches
+//   terminate called after throwing an instance of 'X'    C++
+//     what():  …
+class ExceptionReader {
+ public:
+  struct Taken {
+    bool part = false;  // the line is part of what tells an exception
+    // The exception that it completes, unless Python ignores it.
+    std::optional<std::string> raised = {};
+    bool in_thread = false;  // which a thread raised
+  };
+  Taken take(std::string_view line);
+
+  // Whether nothing that began goes on in the next line, whatever that is.
+  bool idle() const { return !in_traceback_ && !in_terminate_; }
+
+  // What begins the above.
+  static constexpr std::string_view kTraceback = "Traceback (most recent call last)";
+  static constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
+  static constexpr std::string_view kIgnored = "Exception ignored in";
+  static constexpr std::string_view kInThread = "Exception in thread";
+
+ private:
+  bool begins(std::string_view line);
+  Taken take_terminate(std::string_view line);
+  Taken take_traceback(std::string_view line);
+
+  bool in_traceback_ = false;
+  bool boxed_ = false;         // it is drawn as a box
+  bool ignored_ = false;       // it is of an exception that Python ignores
+  bool in_thread_ = false;     // it is of a thread
+  bool in_terminate_ = false;  // the next line is what() of a C++ exception
+  std::string terminated_by_;  // its type
+};
+
+}  // namespace lockstep::trace

@@ -1,0 +1,55 @@
+#include "trace/evidence/gpu_lines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "trace/formats/log_lines.h"
+#include "trace/gpus.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+// True for XIDs after which the GPU does no work until it is reset (NVIDIA's catalog: double-bit
+// errors, a GPU off the bus, an uncontained error, GSP time-outs).
+bool stops_the_gpu(std::int64_t xid) {
+  static constexpr std::array<std::int64_t, 8> kFatal = {48, 62, 79, 95, 109, 119, 120, 140};
+  return std::find(kFatal.begin(), kFatal.end(), xid) != kFatal.end();
+}
+
+}  // namespace
+
+std::optional<XidLine> parse_xid(std::string_view line) {
+  const std::size_t at = line.find(kXid);
+  if (at == kNpos) return std::nullopt;
+  const std::string_view text = line.substr(at);
+  const std::size_t close = text.find("): ");
+  if (close == kNpos) return std::nullopt;
+  const auto number = number_after(text.substr(close), "): ");
+  if (!number) return std::nullopt;
+  // "pid='<unknown>'" and "pid=1234" both occur.
+  const auto pid = number_after(text, "pid=");
+  const std::int64_t process = pid ? *pid : number_after(text, "pid='").value_or(kNone);
+  return XidLine{stops_the_gpu(*number) ? RankNote::Kind::gpu_fault : RankNote::Kind::gpu_warning,
+                 process > 0 ? process : kNone, text};
+}
+
+LoggedProcess process_of_nccl(std::string_view before) {
+  const std::size_t bracket = before.find(" [");
+  if (bracket == kNpos) return {};
+  const std::string_view who = before.substr(0, bracket);
+  const std::size_t thread = who.rfind(':');
+  if (thread == kNpos) return {};
+  const std::size_t process = who.substr(0, thread).rfind(':');
+  if (process == kNpos) return {};
+  const auto pid = number_after(who.substr(process), ":");
+  if (!pid || *pid <= 0) return {};
+  // A launcher may write a prefix: "[default3]:gpu1".
+  const std::string_view head = who.substr(0, process);
+  const std::size_t host = head.find_last_of(" \t:") + 1;
+  const auto device = number_after(before.substr(bracket), " [");
+  return {*pid, head.substr(host), gpu_index(device.value_or(kNone))};
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,156 @@
+#include "trace/evidence/line_labels.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+
+#include "base/text.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+constexpr std::string_view kDockerLog = R"({"log":")";
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The end of "[31m" of a colour; the size of the text where it does not end.
+std::size_t end_of_escape(std::string_view text, std::size_t at) {
+  if (at + 1 >= text.size() || text[at + 1] != '[') return at + 1;
+  std::size_t end = at + 2;
+  while (end < text.size() && (text[end] < '@' || text[end] > '~')) ++end;
+  return std::min(end + 1, text.size());
+}
+
+// Without "2025-01-31T12:37:42.149692541Z ", and without what containerd writes behind it: "stderr
+// F ".
+std::string_view after_timestamp(std::string_view line) {
+  constexpr std::string_view kShape = "0000-00-00T00:00:00";
+  if (line.size() <= kShape.size()) return line;
+  for (std::size_t i = 0; i < kShape.size(); ++i) {
+    if (kShape[i] == '0' ? !is_digit(line[i]) : kShape[i] != line[i]) return line;
+  }
+  const std::size_t end = line.find(' ');
+  constexpr std::size_t kLongest = 40;
+  if (end == kNpos || end > kLongest) return line;
+  line.remove_prefix(end + 1);
+  for (const std::string_view stream : {"stderr F ", "stdout F "})
+    if (line.starts_with(stream)) line.remove_prefix(stream.size());
+  return line;
+}
+
+// What a process wrote, from a line of Docker's log. The text ends at the first quote that is not
+// escaped.
+void unpack_docker_line(std::string_view line, std::string& out) {
+  out.clear();
+  for (std::size_t at = kDockerLog.size(); at < line.size() && line[at] != '"'; ++at) {
+    if (line[at] != '\\' || at + 1 == line.size()) {
+      out += line[at];
+      continue;
+    }
+    const char escaped = line[++at];
+    if (escaped == 'n' || escaped == 'r') continue;  // the end of the line
+    out += escaped == 't' ? '\t' : escaped;
+  }
+}
+
+}  // namespace
+
+std::vector<Rank> tasks_in(std::string_view list) {
+  constexpr std::size_t kMost = 64;
+  std::vector<Rank> out;
+  while (!list.empty() && is_digit(list.front())) {
+    std::int32_t first = 0;
+    const char* const end = list.data() + list.size();
+    const char* at = std::from_chars(list.data(), end, first).ptr;
+    std::int32_t last = first;
+    if (at != end && *at == '-') at = std::from_chars(at + 1, end, last).ptr;
+    if (!is_possible_rank(first, kMaxWorldSize) || !is_possible_rank(last, kMaxWorldSize))
+      return out;
+    for (std::int32_t r = first; r <= last && out.size() < kMost; ++r) out.emplace_back(r);
+    if (at != end && *at == ',') ++at;
+    list.remove_prefix(static_cast<std::size_t>(at - list.data()));
+  }
+  return out;
+}
+
+std::optional<LabelledLine> parse_label(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(' ');
+  if (first == kNpos) return std::nullopt;
+  line.remove_prefix(first);
+  const bool of_mpirun = line.front() == '[';
+  if (of_mpirun) {
+    const std::size_t close = line.find("]<std");
+    constexpr std::size_t kLongest = 128;
+    if (close == kNpos || close > kLongest) return std::nullopt;
+    const std::size_t comma = line.rfind(',', close);
+    const std::size_t end = line.find(">:", close);
+    if (comma == kNpos || end == kNpos) return std::nullopt;
+    const std::vector<Rank> rank = tasks_in(line.substr(comma + 1, close - comma - 1));
+    if (rank.size() != 1) return std::nullopt;
+    std::string_view text = line.substr(end + 2);
+    // PMIx writes a blank behind the label, Open MPI before version 5 none.
+    if (line.substr(0, close).find('@') != kNpos && text.starts_with(' ')) text.remove_prefix(1);
+    return LabelledLine{rank[0], text};
+  }
+  const std::size_t colon = line.find(": ");
+  constexpr std::size_t kMostDigits = 6;
+  if (colon == 0 || colon == kNpos || colon > kMostDigits) return std::nullopt;
+  if (!std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(colon), is_digit))
+    return std::nullopt;
+  const std::vector<Rank> rank = tasks_in(line.substr(0, colon));
+  if (rank.size() != 1) return std::nullopt;
+  return LabelledLine{rank[0], line.substr(colon + 2)};
+}
+
+bool is_docker_log(std::string_view bytes) { return bytes.starts_with(kDockerLog); }
+
+std::string_view plain_text(std::string_view line, std::string& buffer) {
+  if (line.starts_with(kDockerLog)) {
+    unpack_docker_line(line, buffer);
+    return buffer;
+  }
+  if (line.find('\x1b') != kNpos) {
+    buffer.clear();
+    for (std::size_t at = 0; at < line.size();) {
+      if (line[at] == '\x1b') {
+        at = end_of_escape(line, at);
+      } else {
+        buffer += line[at++];
+      }
+    }
+    line = buffer;
+  }
+  return after_timestamp(line);
+}
+
+std::string_view after_rank(std::string_view line) {
+  const std::size_t at = line.find("[rank");
+  const std::size_t end = line.find("]:", at == kNpos ? 0 : at);
+  if (at == kNpos || end == kNpos) return line;
+  line.remove_prefix(end + 2);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+void TracebackLabels::learn(std::string_view line, std::size_t traceback) {
+  constexpr std::size_t kLongest = 160;
+  constexpr std::size_t kMostLabels = 1024;
+  if (traceback == 0 || traceback > kLongest || labels_.size() == kMostLabels) return;
+  // The corner of a box: the next lines do not repeat it.
+  const std::string_view label = line.substr(0, traceback);
+  if (label.find_first_of("\xE2+") == kNpos) labels_.emplace(label);
+}
+
+// The greatest label that is not greater than the line begins it, if any does: of labels of which
+// one begins another, the longer one is greater.
+std::string_view TracebackLabels::of(std::string_view line) const {
+  const auto after = labels_.upper_bound(line);
+  if (after == labels_.begin()) return {};
+  const std::string& label = *std::prev(after);
+  return line.starts_with(label) ? line.substr(0, label.size()) : std::string_view();
+}
+
+}  // namespace lockstep::trace

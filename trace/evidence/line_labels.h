@@ -1,0 +1,52 @@
+// What launchers and containers put in front of the lines that a process writes.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/ids.h"
+
+namespace lockstep::trace {
+
+// The rank in the label that a launcher puts in front of each line, and the rest of the line:
+// "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`.
+struct LabelledLine {
+  Rank rank{kNone};
+  std::string_view text;
+};
+std::optional<LabelledLine> parse_label(std::string_view line);
+
+// Not part of what a process wrote: "2025-01-31T12:37:42.149Z " at the start of a line, as
+// Kubernetes and Docker write it, "stderr F " behind it, and colours. Docker's own logs hold a line
+// in JSON,
+// {"log":"step 3\n","stream":"stderr",…}. The text without them; `buffer` holds it if it was
+// changed.
+std::string_view plain_text(std::string_view line, std::string& buffer);
+// Whether a file begins with such a line of Docker's.
+bool is_docker_log(std::string_view bytes);
+
+// What stands behind PyTorch's prefix: of "[rank1]: ValueError" and "[rank1]:[E709 …" the rest, of
+// other lines all.
+std::string_view after_rank(std::string_view line);
+
+// "0-2,5" up to the first other character, as SLURM lists tasks. At most as many ranks as a person
+// reads.
+std::vector<Rank> tasks_in(std::string_view list);
+
+// Labels of any other kind, as "(Worker pid=12) " of Ray: what stands before the first line of a
+// traceback stands before its other lines, too.
+class TracebackLabels {
+ public:
+  // Remembers what stands before `traceback` in the line. Where that is nothing: nothing to do.
+  void learn(std::string_view line, std::size_t traceback);
+  // The known label that begins the line; empty where none does, as for most lines.
+  std::string_view of(std::string_view line) const;
+
+ private:
+  std::set<std::string, std::less<>> labels_;
+};
+
+}  // namespace lockstep::trace

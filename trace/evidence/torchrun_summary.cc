@@ -1,0 +1,53 @@
+#include "trace/evidence/torchrun_summary.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "trace/formats/log_lines.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep::trace {
+
+TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
+  if (contains_text(line, "Root Cause (first observed failure)")) {
+    present_ = true;
+    return {.part = true};
+  }
+  // The number after a key, which may be anywhere in the line.
+  const auto value = [&](std::string_view key) -> std::optional<std::int64_t> {
+    const std::size_t at = line.find(key);
+    if (at == kNpos) return std::nullopt;
+    return number_after(line.substr(at), ": ");
+  };
+  constexpr std::string_view kHost = "host      : ";
+  if (const std::size_t at = line.find(kHost); at != kNpos) {
+    host_ = trimmed(line.substr(at + kHost.size()));
+    return {.part = true};
+  }
+  if (contains_text(line, "(local_rank: ")) {
+    if (const auto rank = value("rank  "); rank && is_possible_rank(*rank, kMaxWorldSize)) {
+      rank_ = Rank(static_cast<std::int32_t>(*rank));
+      return {.part = true};
+    }
+  }
+  if (rank_.value == kNone || !contains_text(line, "exitcode ") || !contains_text(line, "(pid: "))
+    return {};
+  Failure out;
+  out.pid = number_after(line, "(pid: ").value_or(kNone);
+  const std::int64_t code = value("exitcode ").value_or(0);
+  // torchrun ends the other ranks itself (SIGTERM), and the watchdog aborts those that wait
+  // (SIGABRT): only the first failure is the cause.
+  out.kind = code == -11 || code == -7 ? RankNote::Kind::crashed
+             : code == -9 && present_  ? RankNote::Kind::killed
+                                       : RankNote::Kind::peer_lost;
+  out.host = std::exchange(host_, {});
+  out.text =
+      fmt::format("{}by torchrun: exit code {}", present_ ? "the first failure, " : "", code);
+  out.rank = std::exchange(rank_, Rank(kNone));
+  if (present_ && code == 1) raised_first_ = out.rank;
+  return {true, std::move(out)};
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,58 @@
+// torchrun's summary of the ranks that failed, which ends its output:
+//
+//   ============================================================
+//   train.py FAILED
+//   ------------------------------------------------------------
+//   Failures:
+//   [1]:
+//     time      : 2025-07-09_17:05:38
+//     host      : node4
+//     rank      : 5 (local_rank: 1)
+//     exitcode  : -6 (pid: 72)
+//     …
+//   Root Cause (first observed failure):
+//   [0]:
+//     …
+//
+// Launchers may write labels in front of its lines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trace/evidence/gpu_lines.h"
+#include "trace/ids.h"
+#include "trace/run.h"
+
+namespace lockstep::trace {
+
+class TorchrunSummary {
+ public:
+  // A rank that failed.
+  struct Failure {
+    RankNote::Kind kind = RankNote::Kind::peer_lost;
+    Rank rank{kNone};
+    std::int64_t pid = kNone;
+    std::string host, text;
+  };
+  struct Taken {
+    bool part = false;                    // the line is part of a summary
+    std::optional<Failure> failure = {};  // that it completes
+  };
+  Taken take(std::string_view line);
+
+  // Whether there is a summary, with ranks.
+  bool present() const { return present_; }
+  // The rank that failed first, if it ended with an exception; else kNone.
+  Rank raised_first() const { return raised_first_; }
+
+ private:
+  Rank rank_{kNone};  // whose block is being read
+  std::string host_;
+  Rank raised_first_{kNone};
+  bool present_ = false;  // its root cause is being read, or was
+};
+
+}  // namespace lockstep::trace

@@ -105,29 +105,43 @@ Result<std::vector<std::string>> rank_files(const trace::Run& run, const Convert
   return out;
 }
 
+// Verifying a copy must not say more than the original allows: it keeps what its format alone
+// tells, and that files are missing.
+void mark_converted(trace::Run& run, const std::string& format) {
+  for (trace::RankTrace& trace : run.ranks)
+    if (trace.converted_from.empty()) trace.converted_from = format;
+  if (run.ranks.empty()) return;
+  run.ranks.front().conflicts = run.header_conflicts;
+  if (run.unreadable.empty()) return;
+  std::string& reason = run.ranks.front().inconclusive;
+  if (reason.empty())
+    reason = fmt::format("a file could not be read when these were converted: {}",
+                         run.unreadable.front().error.summary());
+}
+
 reports::ExitStatus convert_to_text(const ConvertCommand& command) {
   const ProgressLine progress("converting");
-  Result<trace::Run> run = trace::load_run(command.paths, command.load);
-  if (!run) return reports::fail(run.error());
-  // A header needs a size, also where the source does not know it.
-  for (trace::RankTrace& trace : run->ranks)
-    if (trace.world_size == trace::kNone) trace.world_size = run->world_size;
+  Result<trace::LoadedTraces> loaded = trace::load_traces(command.paths, command.load);
+  if (!loaded) return reports::fail(loaded.error());
+  const std::string format(loaded->format->name);
+  trace::Run run = trace::complete_run(std::move(*loaded));
+  mark_converted(run, format);
   const Result<std::vector<std::string>> files =
-      rank_files(*run, command, "rank_", command.gzip ? ".trace.jsonl.gz" : ".trace.jsonl");
+      rank_files(run, command, "rank_", command.gzip ? ".trace.jsonl.gz" : ".trace.jsonl");
   if (!files) return reports::fail(files.error());
   if (const Status made = make_folder(command.output); !made) return reports::fail(made.error());
-  for (std::size_t i = 0; i < run->ranks.size(); ++i) {
+  for (std::size_t i = 0; i < run.ranks.size(); ++i) {
     std::ostringstream text;
-    trace::write_text_trace(text, run->ranks[i], run->tables);
+    trace::write_text_trace(text, run.ranks[i], run.tables);
     const Status written =
         write_file((*files)[i], command.gzip ? gzip(text.str()) : std::move(text).str());
     if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
   }
-  warn_of(run->unreadable);
+  warn_of(run.unreadable);
   if (!command.quiet)
-    std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", "
-              << plural(run->event_count(), "event") << " to " << printable(command.output) << "\n";
-  return status_for(run->unreadable);
+    std::cout << "wrote " << plural(run.ranks.size(), "rank") << ", "
+              << plural(run.event_count(), "event") << " to " << printable(command.output) << "\n";
+  return status_for(run.unreadable);
 }
 
 reports::ExitStatus convert_to_chakra(const ConvertCommand& command) {

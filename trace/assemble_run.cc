@@ -88,6 +88,8 @@ void compare_headers(Run& run) {
   std::map<std::int32_t, std::vector<std::int32_t>> sizes;
   std::map<std::string, std::vector<std::int32_t>> semantics;
   for (const RankTrace& trace : run.ranks) {
+    run.header_conflicts.insert(run.header_conflicts.end(), trace.conflicts.begin(),
+                                trace.conflicts.end());
     run.world_size = std::max({run.world_size, trace.world_size, trace.rank.value + 1});
     for (const RankTrace::Membership& group : trace.groups) {
       if (trace.world_size == kNone && group.ranks.size() > 0)

@@ -418,9 +418,7 @@ std::string group_label(const RankTrace& trace, const Tables& tables, GroupId gr
   // "unnamed group (ALLGATHER)", of the watchdog in old versions.
   const std::string plain = (name.starts_with("unnamed group") ? "" : "group ") + printable(name);
   if (!is_number) return plain;
-  const RankTrace::Membership* own = nullptr;
-  for (const RankTrace::Membership& m : trace.groups)
-    if (m.group == group) own = &m;
+  const RankTrace::Membership* const own = membership(trace, group);
   const std::string_view description = own == nullptr ? "" : description_of(tables, *own);
   if (description.empty()) return plain;
   const auto same =

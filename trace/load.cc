@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -150,6 +151,25 @@ void leave_out_other_attempt(Run& run) {
   });
 }
 
+// What the formats do not record: of a copy, that of the files from which it was made.
+std::vector<std::string> unknown_of(const Run& run, const Format* format) {
+  std::set<const Format*> formats = {format};
+  for (const RankTrace& trace : run.ranks)
+    if (!trace.converted_from.empty()) formats.insert(format_named(trace.converted_from));
+  std::vector<std::string> out;
+  for (const Format& known : all_formats())
+    if (formats.contains(&known)) out.insert(out.end(), known.unknown.begin(), known.unknown.end());
+  return out;
+}
+
+// Whether the end marks in the traces are those of the job.
+bool writes_ends(const Run& run, const Format* format) {
+  return format != nullptr && is_own(*format) &&
+         std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankTrace& trace) {
+           return trace.converted_from.empty() || trace.converted_from == "text";
+         });
+}
+
 }  // namespace
 
 Run complete_run(LoadedTraces loaded) {
@@ -159,13 +179,13 @@ Run complete_run(LoadedTraces loaded) {
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
   run.unreadable = std::move(loaded.unreadable);
   leave_out_other_attempt(run);
-  if (format != nullptr) run.unknown.assign(format->unknown.begin(), format->unknown.end());
+  run.unknown = unknown_of(run, format);
   if (!loaded.earlier_runs.empty()) {
     run.unknown.push_back(fmt::format("earlier runs of the job, in the same folder: {} not read",
                                       join_and(loaded.earlier_runs, 4)));
   }
   const std::int32_t told = std::max(loaded.expect_ranks, loaded.evidence.world_size);
-  join_evidence(run, std::move(loaded.evidence), format != nullptr && is_own(*format));
+  join_evidence(run, std::move(loaded.evidence), writes_ends(run, format));
   keep_plausible_gpus(run);
   run.world_size = std::max(run.world_size, loaded.expect_ranks);
   if (told > 0) declare_world(run, run.world_size);

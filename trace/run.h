@@ -196,6 +196,10 @@ struct RankTrace {
   Rank rank;
   std::int32_t world_size = kNone;
   std::string source;  // the file it came from
+  // The format that it had before `lockstep convert` wrote it as text; otherwise empty. And what of
+  // Run::header_conflicts this trace keeps.
+  std::string converted_from;
+  std::vector<std::string> conflicts;
   std::string backend, host, program;
   std::int64_t pid = kNone;
   // The index of its GPU on the host, as nvidia-smi counts; kNone: not known. Where a source has
@@ -204,6 +208,7 @@ struct RankTrace {
   std::uint64_t dropped = 0;  // oldest events lost to a bounded buffer
   Semantics semantics = Semantics::c10d;
   End end = End::cut;
+  bool end_is_told = false;  // by evidence, and not by the recording, which has no end mark
 
   // What may occur in `events` and `calls`: an analysis of what occurs nowhere need not look
   // through millions of them. TraceBuilder keeps it exact; a trace that was made otherwise may hold

@@ -21,6 +21,7 @@
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 #include "trace/run.h"
+#include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace lockstep {
@@ -30,20 +31,49 @@ namespace {
 // Judging costs what the size of the world is, and that is one number in a file.
 constexpr std::int32_t kLargestFormatWorld = 256;
 
-// What `lockstep convert` writes, as text and for Chakra, is a trace that reads without damage.
-void convert(const trace::RankTrace& trace, const trace::Tables& tables) {
+// What `lockstep convert` writes as text is a trace that reads as it was written, with the damage
+// of the original and no other.
+trace::RankTrace copy_as_text(trace::RankTrace trace, const trace::Tables& tables,
+                              const trace::Format& format, trace::Tables& of_copy) {
+  trace.converted_from = format.name;
   std::ostringstream out;
   trace::write_text_trace(out, trace, tables);
-  trace::Tables again;
-  const Result<trace::RankTrace> read = trace::read_text_trace(out.view(), "fuzz", again);
+  Result<trace::RankTrace> read = trace::read_text_trace(out.view(), trace.source, of_copy);
   LOCKSTEP_CHECK(read, "what was converted can be read");
-  LOCKSTEP_CHECK(read->damaged_count == 0,
-                 "what was converted reads without damage: " + read->damaged.front().message);
+  LOCKSTEP_CHECK(read->damaged_count == trace.damaged_count,
+                 "what was converted reads without damage: " + read->damaged.back().message);
+  return std::move(*read);
+}
+
+// What is written for Chakra can be read.
+void convert_to_chakra(const trace::RankTrace& trace, const trace::Tables& tables) {
+  trace::Tables again;
   const Result<std::string> chakra = trace::chakra_trace(trace, tables);
   if (!chakra) return;
   const auto ranks = trace::chakra_format().read(
       {*chakra, fmt::format("fuzz.{}.et", trace.rank.value), trace.rank, true}, again);
   LOCKSTEP_CHECK(ranks, "what was written for Chakra can be read");
+}
+
+// What a report says, without the places in files.
+std::string gist(const verify::Report& report) {
+  std::string out(to_string(report.verdict));
+  for (const verify::Finding& f : report.findings) {
+    out += fmt::format("\n{} {} {} in {}, seq {}: {}: {}; by", verify::rule(f.rule).name,
+                       to_string(f.severity), to_string(f.certainty), f.group,
+                       f.seq.value_or(UINT64_MAX), f.headline, f.message);
+    for (const trace::Rank rank : f.culprits) out += fmt::format(" {}", rank.value);
+  }
+  return out;
+}
+
+// Verifying a copy must say the same as verifying the original.
+void check_copy(const trace::Run& run, const trace::Run& copy) {
+  if (run.world_size > kLargestFormatWorld) return;
+  const std::string original = gist(verify::verify(run));
+  const std::string copied = gist(verify::verify(copy));
+  LOCKSTEP_CHECK(original == copied,
+                 "a copy says the same: " + original + "\n--- the copy:\n" + copied);
 }
 
 }  // namespace
@@ -81,11 +111,16 @@ void fuzz_format(const trace::Format& format, std::string_view bytes, bool work)
     std::move(read->begin(), read->end(), std::back_inserter(traces));
   }
   if (format.link != nullptr) format.link(traces, tables);
+  std::vector<trace::RankTrace> copies;
+  trace::Tables of_copies;
   for (const trace::RankTrace& trace : traces) {
     dump(trace, tables);
-    convert(trace, tables);
+    convert_to_chakra(trace, tables);
+    copies.push_back(copy_as_text(trace, tables, format, of_copies));
   }
-  fuzz_judging(trace::assemble_run(std::move(tables), std::move(traces)));
+  const trace::Run run = trace::assemble_run(std::move(tables), std::move(traces));
+  fuzz_judging(run);
+  check_copy(run, trace::assemble_run(std::move(of_copies), std::move(copies)));
 }
 
 // Flight Recorder dumps, pickle and JSON.

@@ -44,6 +44,27 @@ TEST(TextWriter, WritesTheKeysOfTheFormatInItsOrder) {
   EXPECT_EQ(rewritten(text), text);
 }
 
+// A copy of another format says what only that format tells.
+TEST(TextWriter, WritesWhatACopyKeepsOfItsOriginal) {
+  const std::string text =
+      R"({"header":1,"rank":0,"world_size":2,"clock":"ns","dropped":3}
+{"converted":"flight-recorder","snapshot":true,"sized":false,"first_number":1,"created":0,"ends_of_waits":true,"open_ended":true,"inconclusive":"why","conflicts":["a"],"damaged":3,"damage":["b"]}
+{"progress":"world","enqueued":9,"completed":8}
+{"group":"world","ranks":[0,1]}
+{"ev":"issue","id":0,"g":"world","op":"all_reduce","seq":7}
+{"ev":"issue","id":1,"g":"world","op":"all_reduce"}
+{"end":"hung"}
+)";
+  EXPECT_EQ(rewritten(text), text);
+  Tables tables;
+  const Result<RankTrace> trace = read_text_trace(text, "t", tables);
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(trace->world_size, kNone);
+  EXPECT_EQ(trace->damaged_count, 3U);
+  EXPECT_EQ(trace->calls[1].seq, 8U);
+  EXPECT_EQ(trace->first_seq.at(trace->calls[0].group), 7U);
+}
+
 TEST(TextWriter, WhatWasCutOffGetsNoEndMark) {
   EXPECT_EQ(rewritten("{\"header\":1,\"rank\":0,\"world_size\":1}"),
             "{\"header\":1,\"rank\":0,\"world_size\":1,\"clock\":\"ns\"}\n");

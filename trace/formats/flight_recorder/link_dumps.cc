@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/groups.h"
 #include "trace/signature.h"
 #include "trace/trace_builder.h"
 
@@ -52,7 +53,7 @@ void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int
     for (const auto& [group, count] : completed) {
       if (tables.str(group) != kDefaultGroup) continue;
       issued[group] = 0;  // a member, whether or not it issued anything
-      trace.groups.push_back({group, all, {}});
+      if (membership(trace, group) == nullptr) trace.groups.push_back({group, all, {}});
     }
     for (const Call& call : trace.calls) issued[call.group] = call.seq + std::uint64_t{1};
     for (const auto& [group, count] : issued) {

@@ -87,16 +87,78 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 
 // In the order of Key.
-constexpr std::array<std::string_view, kKeys> kKeyNames = {
-    "header",  "group",     "ev",     "end",     "rank",     "world_size", "backend",
-    "host",    "gpu",       "pid",    "program", "dropped",  "semantics",  "ranks",
-    "desc",    "id",        "g",      "op",      "t",        "in",         "out",
-    "dtype",   "redop",     "root",   "peer",    "ptag",     "splits_in",  "splits_out",
-    "async",   "coalesced", "stream", "what",    "at",       "step",       "tag",
-    "hash",    "sketch",    "count",  "mode",    "from",     "fromtag",    "n",
-    "loss",    "samples",   "name",   "norm",    "shape",    "kind",       "when",
-    "sharded", "indices",   "has",    "dur",     "modality", "after",      "thread"};
-static_assert(kKeys < 64, "present_ has a bit for each key");
+constexpr std::array<std::string_view, kKeys> kKeyNames = {"header",
+                                                           "group",
+                                                           "ev",
+                                                           "end",
+                                                           "converted",
+                                                           "progress",
+                                                           "rank",
+                                                           "world_size",
+                                                           "backend",
+                                                           "host",
+                                                           "gpu",
+                                                           "pid",
+                                                           "program",
+                                                           "dropped",
+                                                           "semantics",
+                                                           "ranks",
+                                                           "desc",
+                                                           "id",
+                                                           "g",
+                                                           "op",
+                                                           "t",
+                                                           "in",
+                                                           "out",
+                                                           "dtype",
+                                                           "redop",
+                                                           "root",
+                                                           "peer",
+                                                           "ptag",
+                                                           "splits_in",
+                                                           "splits_out",
+                                                           "async",
+                                                           "coalesced",
+                                                           "stream",
+                                                           "what",
+                                                           "at",
+                                                           "step",
+                                                           "tag",
+                                                           "hash",
+                                                           "sketch",
+                                                           "count",
+                                                           "mode",
+                                                           "from",
+                                                           "fromtag",
+                                                           "n",
+                                                           "loss",
+                                                           "samples",
+                                                           "name",
+                                                           "norm",
+                                                           "shape",
+                                                           "kind",
+                                                           "when",
+                                                           "sharded",
+                                                           "indices",
+                                                           "has",
+                                                           "dur",
+                                                           "modality",
+                                                           "after",
+                                                           "thread",
+                                                           "snapshot",
+                                                           "sized",
+                                                           "first_number",
+                                                           "created",
+                                                           "ends_of_waits",
+                                                           "open_ended",
+                                                           "inconclusive",
+                                                           "conflicts",
+                                                           "damaged",
+                                                           "damage",
+                                                           "enqueued",
+                                                           "started",
+                                                           "completed",
+                                                           "seq"};
 
 // Finds a key by its spelling: a table with open addressing, made by the compiler.
 class KeyIndex {
@@ -152,15 +214,15 @@ std::optional<std::int64_t> as_integer(element value) {
 std::string_view key_name(Key key) { return kKeyNames[static_cast<std::size_t>(key)]; }
 
 void TextFields::load(simdjson::dom::object object) {
-  present_ = 0;
+  present_.reset();
   line_kind_.reset();
   problem_.clear();
   for (const auto field : object) {
     const std::optional<Key> key = kKeyIndex.find(field.key);
     if (!key || field.value.is_null()) continue;
-    if (!line_kind_ && *key <= Key::end) line_kind_ = key;
+    if (!line_kind_ && *key <= Key::progress) line_kind_ = key;
     values_[static_cast<std::size_t>(*key)] = field.value;
-    present_ |= std::uint64_t{1} << static_cast<unsigned>(*key);
+    present_.set(static_cast<std::size_t>(*key));
   }
 }
 
@@ -203,10 +265,10 @@ std::optional<double> TextFields::number(Key key) {
   return std::nullopt;
 }
 
-bool TextFields::boolean(Key key) {
+bool TextFields::boolean(Key key, bool absent) {
   const element* value = find(key);
-  if (value == nullptr) return false;
-  bool flag = false;
+  if (value == nullptr) return absent;
+  bool flag = absent;
   if (value->get(flag) != simdjson::SUCCESS) complain(key, "is neither true nor false");
   return flag;
 }

@@ -7,6 +7,7 @@
 #include <simdjson.h>
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -64,6 +65,8 @@ enum class Key : std::uint8_t {
   group,
   ev,
   end,
+  converted,
+  progress,
   // header and group
   rank,
   world_size,
@@ -119,8 +122,23 @@ enum class Key : std::uint8_t {
   modality,
   after,
   thread,
+  // what a copy of another format says in addition
+  snapshot,
+  sized,
+  first_number,
+  created,
+  ends_of_waits,
+  open_ended,
+  inconclusive,
+  conflicts,
+  damaged,
+  damage,
+  enqueued,
+  started,
+  completed,
+  seq,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::thread) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::seq) + 1;
 
 std::string_view key_name(Key key);
 
@@ -131,13 +149,13 @@ class TextFields {
   // Takes the keys of one line; valid until its parser parses the next.
   void load(simdjson::dom::object object);
 
-  // What kind of line it is: the first of header, group, ev, end that it has.
+  // What kind of line it is: the first of the kinds in Key that it has.
   std::optional<Key> line_kind() const { return line_kind_; }
 
   // What was wrong with the keys read so far: "\"step\" is not an integer". Empty: nothing.
   const std::string& problem() const { return problem_; }
 
-  bool has(Key key) const { return (present_ >> static_cast<unsigned>(key) & 1U) != 0; }
+  bool has(Key key) const { return present_[static_cast<std::size_t>(key)]; }
   void require(Key key);
 
   // Integers within [low, high]. A number like 1e6 counts as one.
@@ -145,7 +163,7 @@ class TextFields {
                                       std::int64_t high = INT64_MAX);
   std::int32_t int32(Key key, std::int32_t absent, std::int32_t low, std::int32_t high = INT32_MAX);
   std::optional<double> number(Key key);
-  bool boolean(Key key);  // absent: false
+  bool boolean(Key key, bool absent = false);
   // Valid as long as the line.
   std::optional<std::string_view> text(Key key);
   std::optional<std::uint64_t> hex64(Key key);
@@ -177,7 +195,7 @@ class TextFields {
 
   Tables& tables_;
   std::array<simdjson::dom::element, kKeys> values_;
-  std::uint64_t present_ = 0;
+  std::bitset<kKeys> present_;
   std::optional<Key> line_kind_;
   std::string problem_;
   // Kept between lines, so that looking up what is interned already allocates nothing.

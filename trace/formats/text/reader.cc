@@ -32,7 +32,13 @@ class TextReader {
       if (lines_.parse(object, problem)) problem = read_line(object);
       if (!problem.empty()) trace_.add_damage(std::move(problem), lines_.number());
     }
-    builder_.finish();
+    if (trace_.converted_from.empty()) builder_.finish();
+    if (created_) {
+      const auto most = static_cast<std::uint32_t>(trace_.groups.size());
+      trace_.created_in_order = std::min(*created_, most);
+    }
+    // Until here the size in the header bounds the ranks that lines name.
+    if (!sized_) trace_.world_size = kNone;
     return std::move(trace_);
   }
 
@@ -45,6 +51,8 @@ class TextReader {
 
   Status read_header();
   Problem read_line(simdjson::dom::object object);
+  Problem read_converted();
+  Problem read_progress();
   Problem read_group();
   RankList read_ranks();
   // Nothing: too many (RankLists::kMaxExpanded).
@@ -72,6 +80,9 @@ class TextReader {
   TraceBuilder builder_{trace_};
   bool ended_ = false;
   bool has_ranges_ = false;  // version 2
+  // What a copy says of the format that it was converted from.
+  bool sized_ = true;                     // that the header's size is the job's
+  std::optional<std::uint32_t> created_;  // RankTrace::created_in_order
 };
 
 Status TextReader::read_header() {
@@ -122,6 +133,10 @@ TextReader::Problem TextReader::read_line(simdjson::dom::object object) {
   if (!kind) return {};  // a kind of line that a later version may bring
   if (ended_) return "a line after the end mark";
   switch (*kind) {
+    case Key::converted:
+      return read_converted();
+    case Key::progress:
+      return read_progress();
     case Key::group:
       return read_group();
     case Key::end:
@@ -131,6 +146,40 @@ TextReader::Problem TextReader::read_line(simdjson::dom::object object) {
     default:
       return "a second header";
   }
+}
+
+TextReader::Problem TextReader::read_converted() {
+  const auto number = [&](Key key) {
+    return static_cast<std::uint32_t>(fields_.integer(key, 0, UINT32_MAX).value_or(0));
+  };
+  if (!trace_.calls.empty()) return "what it was converted from, after the first call";
+  trace_.converted_from = fields_.text(Key::converted).value_or("");
+  trace_.snapshot = fields_.boolean(Key::snapshot);
+  trace_.ends_of_waits = fields_.boolean(Key::ends_of_waits);
+  trace_.open_ended = fields_.boolean(Key::open_ended);
+  trace_.first_number = number(Key::first_number);
+  trace_.inconclusive = fields_.text(Key::inconclusive).value_or("");
+  sized_ = fields_.boolean(Key::sized, true);
+  if (fields_.has(Key::created)) created_ = number(Key::created);
+  trace_.conflicts = tables_.names(fields_.names(Key::conflicts));
+  const std::uint32_t damaged = number(Key::damaged);
+  for (std::string& what : tables_.names(fields_.names(Key::damage)))
+    trace_.add_damage(std::move(what));
+  trace_.damaged_count = std::max<std::uint64_t>(trace_.damaged_count, damaged);
+  return fields_.problem();
+}
+
+TextReader::Problem TextReader::read_progress() {
+  const GroupId group = fields_.group_name(Key::progress);
+  const auto count = [&](Key key) -> std::optional<std::uint64_t> {
+    const std::optional<std::int64_t> number = fields_.integer(key, 0);
+    if (!number) return std::nullopt;
+    return static_cast<std::uint64_t>(*number);
+  };
+  const RankTrace::Progress progress{group, count(Key::enqueued), count(Key::started),
+                                     count(Key::completed)};
+  if (fields_.problem().empty()) trace_.progress.push_back(progress);
+  return fields_.problem();
 }
 
 TextReader::Problem TextReader::read_group() {
@@ -237,10 +286,12 @@ TextReader::Problem TextReader::read_issue(Nanos time) {
   call.coalesced = fields_.int32(Key::coalesced, kNone, 0);
   call.thread = static_cast<std::uint16_t>(fields_.int32(Key::thread, 0, 0, UINT16_MAX));
   call.flags = fields_.boolean(Key::async) ? kAsync : 0;
+  const auto seq = fields_.integer(Key::seq, 0, UINT32_MAX);
+  call.seq = static_cast<std::uint32_t>(seq.value_or(0));
   CallValues values{fields_.hex64(Key::hash), fields_.numbers(Key::sketch), kNone, kNoPeerTag};
   if (!fields_.problem().empty()) return fields_.problem();
-  const std::string_view refused =
-      builder_.add_issue(call, is_point_to_point(op), time, TraceBuilder::Numbering::count);
+  const auto numbering = seq ? TraceBuilder::Numbering::recorded : TraceBuilder::Numbering::count;
+  const std::string_view refused = builder_.add_issue(call, is_point_to_point(op), time, numbering);
   if (!refused.empty()) return Problem(refused);
   if (values.hash || !values.sketch.empty())
     values_of(trace_.calls.own().back()) = std::move(values);

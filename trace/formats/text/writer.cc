@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "base/text.h"
@@ -191,10 +193,12 @@ class TextWriter {
       ranges_.push_back(ranges_of(group.ranks));
       has_ranges_ = has_ranges_ || !ranges_.back().empty();
     }
+    is_copy_ = !trace.converted_from.empty() && (trace.converted_from != "text" || !is_plain());
   }
 
   void write() {
     write_header();
+    write_converted();
     // What stands ahead of the first call is read as the order of creation; the others follow it.
     written_.resize(trace_.groups.size());
     write_groups(trace_.calls.empty() ? trace_.groups.size() : trace_.created_in_order);
@@ -213,6 +217,11 @@ class TextWriter {
  private:
   std::int32_t least_world_size() const;
   void write_header();
+  void write_converted();
+  void write_progress(const RankTrace::Progress& progress);
+  std::size_t created_as_read() const;
+  bool is_plain() const;
+  bool is_next(const Call& call);
   void write_group(std::size_t index);  // unless it was written already
   void write_groups(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) write_group(i);
@@ -265,6 +274,9 @@ class TextWriter {
   std::vector<bool> written_;                   // by group of the trace
   std::vector<std::vector<RankRange>> ranges_;  // by group: ranges_of()
   bool has_ranges_ = false;                     // some group is written as ranges: version 2
+  bool is_copy_ = false;                        // of what other lines do not tell all of
+  // By group: the numbers that a reader expects of its next collective and message.
+  std::map<GroupId, std::array<std::uint64_t, 2>> next_;
 };
 
 // The size of the job, which a header needs; where the source does not know it, at least that of
@@ -289,6 +301,63 @@ void TextWriter::write_header() {
   optional_text("program", trace_.program);
   if (trace_.dropped > 0) line_.key("dropped").number(trace_.dropped);
   if (trace_.semantics == Semantics::mpi) line_.key("semantics").string("mpi");
+  line_.close();
+}
+
+// How many groups a reader takes to stand in the order in which the rank created them: those ahead
+// of the first call.
+std::size_t TextWriter::created_as_read() const {
+  const std::size_t all = trace_.groups.size();
+  if (trace_.calls.empty()) return all;
+  std::size_t out = trace_.created_in_order;
+  for (std::size_t i = out; i < all; ++i)
+    if (trace_.groups[i].group == trace_.calls.front().group) ++out;
+  return out;
+}
+
+// Whether the other lines say all.
+bool TextWriter::is_plain() const {
+  return !trace_.snapshot && trace_.world_size != kNone && trace_.first_number == 0 &&
+         trace_.created_in_order == created_as_read() && !trace_.ends_of_waits &&
+         !trace_.open_ended && trace_.inconclusive.empty() && trace_.conflicts.empty() &&
+         trace_.damaged_count == 0 && trace_.progress.empty() && trace_.dropped == 0;
+}
+
+// What a copy of another format keeps of it: without this line, verifying the copy would say more
+// than the original allows, or something else.
+void TextWriter::write_converted() {
+  if (!is_copy_) return;
+  line_.open().key("converted").string(trace_.converted_from);
+  const auto flag = [&](std::string_view key, bool value, bool absent = false) {
+    if (value != absent) line_.key(key).raw(value ? "true" : "false");
+  };
+  flag("snapshot", trace_.snapshot);
+  flag("sized", trace_.world_size != kNone, true);
+  if (trace_.first_number != 0) line_.key("first_number").number(trace_.first_number);
+  if (trace_.created_in_order != created_as_read())
+    line_.key("created").number(trace_.created_in_order);
+  flag("ends_of_waits", trace_.ends_of_waits);
+  flag("open_ended", trace_.open_ended);
+  optional_text("inconclusive", trace_.inconclusive);
+  if (!trace_.conflicts.empty())
+    line_.key("conflicts").list(trace_.conflicts, [&](const auto& text) { line_.string(text); });
+  if (trace_.damaged_count > 0) {
+    line_.key("damaged").number(std::min<std::uint64_t>(trace_.damaged_count, UINT32_MAX));
+    line_.key("damage").list(trace_.damaged,
+                             [&](const DamagedRecord& record) { line_.string(record.message); });
+  }
+  line_.close();
+  for (const RankTrace::Progress& progress : trace_.progress) write_progress(progress);
+}
+
+void TextWriter::write_progress(const RankTrace::Progress& progress) {
+  line_.open().key("progress").string(tables_.str(progress.group));
+  const auto count = [&](std::string_view key, const std::optional<std::uint64_t>& number) {
+    if (number) line_.key(key).number(std::min<std::uint64_t>(*number, INT64_MAX));
+  };
+  count("enqueued", progress.enqueued);
+  count("started", progress.started);
+  count("completed", progress.completed);
   line_.close();
 }
 
@@ -360,6 +429,15 @@ void TextWriter::write_signature(const Signature& signature) {
   optional_integer("root", signature.root, kNone);
 }
 
+// Whether a reader counts the call as it is numbered, as it does most.
+bool TextWriter::is_next(const Call& call) {
+  std::uint64_t& next = next_[call.group][tables_.is_message(call) ? 1 : 0];
+  const bool begins = next == 0 && trace_.first_seq.contains(call.group);
+  const bool expected = call.seq == next && !begins;
+  next = call.seq + std::uint64_t{1};
+  return expected;
+}
+
 void TextWriter::write_issue(const Event& event) {
   const Call& call = trace_.calls[event.index];
   const Signature& signature = tables_.signatures[call.signature];
@@ -368,6 +446,7 @@ void TextWriter::write_issue(const Event& event) {
   line_.key("op").string(signature.op == Op::other ? tables_.str(signature.other_op)
                                                    : op_name(signature.op));
   optional_integer("t", event.time, kNoTime);
+  if (is_copy_ && !is_next(call)) line_.key("seq").number(call.seq);
   write_signature(signature);
   optional_integer("peer", call.peer.value, kNone);
   optional_integer("ptag", call.ptag, kNoPeerTag);

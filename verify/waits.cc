@@ -15,6 +15,7 @@
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
+#include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
 
@@ -66,6 +67,26 @@ void note_unended_wait(const Context& context, const WaitCause& wait, bool snaps
   questions.undecided.push_back(std::move(why));
 }
 
+// Why the ranks that seem to have stopped may wait: in a message whose other side the source does
+// not name (the watchdog's messages), so that the replay takes it for done. Empty: they do not.
+std::string may_be_in_unknown_message(const Context& context, const WaitCause& wait) {
+  for (const std::uint32_t r : wait.roots) {
+    const trace::RankTrace& trace = context.run.ranks[r];
+    for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
+      const trace::Call& call = trace.calls[c];
+      const bool waits = call.has(trace::kWaitBegan) && !call.has(trace::kWaitEnded) &&
+                         !is_over(call, context.semantics);
+      if (!waits || !context.run.tables.is_message(call) || call.peer.value != trace::kNone ||
+          is_any_source(context.run.tables, call, context.semantics))
+        continue;
+      return fmt::format("{}, but {} waits in {}, whose other side is not recorded",
+                         wait_consequence(context, wait).message, context.describe_ranks({r}),
+                         context.describe_call({r, c}));
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
@@ -101,6 +122,10 @@ void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& c
     }
     if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
       questions.undecided.push_back(std::move(why));
+      continue;
+    }
+    if (std::string why = may_be_in_unknown_message(context, wait); !why.empty()) {
+      if (causes.empty()) questions.undecided.push_back(std::move(why));
       continue;
     }
     if (causes.explain(wait)) {

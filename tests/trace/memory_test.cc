@@ -440,6 +440,16 @@ std::vector<Case> watchdog_log_cases() {
                       return rank + "Traceback (most recent call last):\n" + rank + "E: x\n";
                     });
            }},
+          {"watchdog_desync_report",
+           [] {
+             return timeout(0, 1) + "[0] Timeout at collective: A, #1\n#1 started ranks:\n[0" +
+                    repeated([](int i) {
+                      constexpr int kRanksPerLine = 4096;  // longer lines are cut
+                      return i % kRanksPerLine == 0 ? fmt::format("] started A\n[{}", i)
+                                                    : fmt::format(", {}", i);
+                    }) +
+                    "] started A\n";
+           }},
       });
 }
 

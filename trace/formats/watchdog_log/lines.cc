@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/formats/log_lines.h"
 
@@ -11,39 +13,6 @@ namespace {
 
 constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: ";
 constexpr std::string_view kTerminated = "watchdog thread terminated with exception: ";
-
-// The group in brackets, in its forms over the versions:
-//
-//   [PG 1 Rank 3]    [PG ID 1 Rank 3]    [PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank 3]
-std::optional<WatchdogGroup> group_in(std::string_view line) {
-  const std::size_t begin = line.find("[PG ");
-  if (begin == kNpos) return std::nullopt;
-  std::string_view text = line.substr(begin + 4);
-  const std::size_t rank_at = text.find(" Rank ");
-  if (rank_at == kNpos) return std::nullopt;
-  WatchdogGroup out;
-  const auto rank = number_after(text.substr(rank_at), " Rank ");
-  if (!rank || *rank < 0) return std::nullopt;
-  out.rank = *rank;
-  std::string_view name = text.substr(0, rank_at);
-  if (const std::size_t guid = name.find("PG GUID "); guid != kNpos) {
-    name.remove_prefix(guid + 8);
-  } else if (name.starts_with("ID ")) {
-    name.remove_prefix(3);
-  }
-  if (const std::size_t open = name.find('('); open != kNpos) {
-    out.desc = name.substr(open + 1);
-    if (out.desc.ends_with(')')) out.desc.remove_suffix(1);
-    name = name.substr(0, open);
-  }
-  while (name.ends_with(' ')) name.remove_suffix(1);
-  constexpr std::size_t kLongestName = 256;
-  if (name.empty() || name.size() > kLongestName || out.desc.size() > kLongestName) {
-    return std::nullopt;
-  }
-  out.name = name;
-  return out;
-}
 
 // [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE,
 // NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.
@@ -98,6 +67,46 @@ std::optional<WatchdogProgress> progress_in(std::string_view line) {
 
 }  // namespace
 
+// The group in brackets, in its forms over the versions:
+//
+//   [PG 1 Rank 3]    [PG ID 1 Rank 3]    [PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank 3]
+std::optional<WatchdogGroup> watchdog_group_in(std::string_view line) {
+  const std::size_t begin = line.find("[PG ");
+  if (begin == kNpos) return std::nullopt;
+  std::string_view text = line.substr(begin + 4);
+  const std::size_t rank_at = text.find(" Rank ");
+  if (rank_at == kNpos) return std::nullopt;
+  WatchdogGroup out;
+  const auto rank = number_after(text.substr(rank_at), " Rank ");
+  if (!rank || *rank < 0) return std::nullopt;
+  out.rank = *rank;
+  std::string_view name = text.substr(0, rank_at);
+  if (const std::size_t guid = name.find("PG GUID "); guid != kNpos) {
+    name.remove_prefix(guid + 8);
+  } else if (name.starts_with("ID ")) {
+    name.remove_prefix(3);
+  }
+  if (const std::size_t open = name.find('('); open != kNpos) {
+    out.desc = name.substr(open + 1);
+    if (out.desc.ends_with(')')) out.desc.remove_suffix(1);
+    name = name.substr(0, open);
+  }
+  while (name.ends_with(' ')) name.remove_suffix(1);
+  constexpr std::size_t kLongestName = 256;
+  if (name.empty() || name.size() > kLongestName || out.desc.size() > kLongestName) {
+    return std::nullopt;
+  }
+  out.name = name;
+  return out;
+}
+
+std::string watchdog_group_name(const WatchdogGroup& group) {
+  if (group.desc == "default_pg" || (group.desc.empty() && group.name == "0")) return "world";
+  const bool described = !group.desc.empty() && group.desc != "undefined";
+  const std::string name(group.name);
+  return described ? fmt::format("{} ({})", group.desc, name) : name;
+}
+
 std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
   // The cheap test first: most lines of a job's output are other ones.
   const bool may_be = line.find("atchdog") != kNpos || line.find("NCCL work: ") != kNpos ||
@@ -110,7 +119,7 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
     out.error = line.substr(at + kTerminated.size());
   }
   if (!out.timeout && !out.progress && out.error.empty() && !out.cut) return std::nullopt;
-  out.group = group_in(line);
+  out.group = watchdog_group_in(line);
   out.prefix = rank_in_prefix(line);
   return out;
 }

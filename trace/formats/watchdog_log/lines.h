@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "trace/ids.h"
@@ -15,6 +16,12 @@ struct WatchdogGroup {
   std::string_view desc;
   std::int64_t rank = kNone;  // group rank
 };
+
+// The group that a line names in brackets; nothing where it names none.
+std::optional<WatchdogGroup> watchdog_group_in(std::string_view line);
+
+// "world" for the default group, otherwise "TENSOR_PARALLEL (22)", or "22" without a description.
+std::string watchdog_group_name(const WatchdogGroup& group);
 
 // "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, …) ran".
 struct WatchdogTimeout {

@@ -10,6 +10,8 @@
 //   [rank1]: Traceback (most recent call last):
 //   [rank1]: ValueError: no more batches
 //
+// and the desync report (desync.h), which says of every rank of a group in which call it is.
+//
 // Sources: pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (checkTimeout, logPrefix,
 // watchdogHandler, heartbeatMonitor), 1.13 to 2.11, and logs that users showed in public issues.
 // SeqNum counts a group's calls from 1. "last enqueued" and "last completed" are such numbers, -1
@@ -38,9 +40,12 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+#include "base/word_search.h"
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
+#include "trace/formats/watchdog_log/desync.h"
 #include "trace/formats/watchdog_log/lines.h"
 #include "trace/trace_builder.h"
 
@@ -79,14 +84,6 @@ struct OneRank {
 
 bool is_message_op(std::string_view op) {
   return op == "SEND" || op == "RECV" || op == "RECVANYSOURCE" || op == "COALESCED";
-}
-
-// "world" for the default group, otherwise "TENSOR_PARALLEL (22)", or "22" without a description.
-std::string group_name(const WatchdogGroup& group) {
-  if (group.desc == "default_pg" || (group.desc.empty() && group.name == "0")) return "world";
-  const bool described = !group.desc.empty() && group.desc != "undefined";
-  const std::string name(group.name);
-  return described ? fmt::format("{} ({})", group.desc, name) : name;
 }
 
 // Keeps the larger number: counters only grow, and lines may come in any order.
@@ -154,7 +151,13 @@ class WatchdogLogReader {
   Result<std::vector<RankTrace>> read() {
     LogLines lines(file_.bytes);
     bool any = false;
+    DesyncReports reports;
+    static const WordSearch search(
+        {"atchdog", "NCCL work: ", "enqueued work: ", "[rank", DesyncReports::kBegin});
     while (const auto line = lines.next()) {
+      const bool may_tell = search.occurs_in(*line);  // most lines are other ones
+      reports.take(*line, may_tell);
+      if (!may_tell) continue;
       if (const auto parsed = parse_watchdog_line(*line)) {
         any = true;
         take(*parsed, lines.number());
@@ -162,7 +165,9 @@ class WatchdogLogReader {
         take_traceback(*line);
       }
     }
-    if (!any) {
+    if (held_) take_whole(*held_, lines.number());
+    for (const auto& [group, report] : reports.groups()) take_report(group, report);
+    if (!any && ranks_.empty()) {
       return Error{"no message of PyTorch's NCCL watchdog in this log",
                    {file_.name},
                    "it says \"Watchdog caught collective operation timeout\""};
@@ -197,7 +202,7 @@ class WatchdogLogReader {
     bool is_default = true;
     if (line.group) {
       in_group = line.group->rank;
-      is_default = group_name(*line.group) == "world";
+      is_default = watchdog_group_name(*line.group) == "world";
     } else if (line.timeout) {
       in_group = line.timeout->rank;
     }
@@ -207,13 +212,29 @@ class WatchdogLogReader {
     return rank_of_file(file_);
   }
 
+  // The message of a timeout does not name its group, and the next one of the rank does. Where no
+  // prefix tells the rank and the file's name does, that decides whether "[Rank 0]" is the rank.
   void take(const WatchdogLine& line, int number) {
+    if (held_) {
+      WatchdogLine before = *std::exchange(held_, std::nullopt);
+      if (line.group && !line.prefix && line.group->rank == before.timeout->rank)
+        before.group = line.group;
+      take_whole(before, number);
+    }
+    if (line.timeout && !line.group && !line.prefix && rank_of_file(file_)) {
+      held_ = line;
+    } else {
+      take_whole(line, number);
+    }
+  }
+
+  void take_whole(const WatchdogLine& line, int number) {
     if (line.cut) return lose("a message of the watchdog that is cut off", number);
     const std::optional<Rank> rank = rank_of(line);
     if (!rank) return lose("a message of the watchdog without a global rank", number);
     OneRank& one = ranks_[*rank];
     std::optional<std::string> group;
-    if (line.group) group = group_name(*line.group);
+    if (line.group) group = watchdog_group_name(*line.group);
     if (group && *group != "world" && is_possible_rank(line.group->rank, kMaxWorldSize))
       one.group_ranks.emplace(*group, line.group->rank);
     if (line.timeout) take_timeout(one, *line.timeout, group);
@@ -221,15 +242,60 @@ class WatchdogLogReader {
     if (!line.error.empty()) add_error(one, line.error);
   }
 
+  // Group ranks of the default group are ranks; so are those of a log that names no group, where
+  // PyTorch's "[Rank 3]" is taken for the rank, too. In others only ranks are known that say their
+  // group rank themselves.
+  void take_report(const std::string& name, const DesyncGroup& report) {
+    const std::string group = name.empty() ? "world" : name;
+    const bool is_world = group == "world";
+    std::map<std::int64_t, Rank> speakers;
+    for (const auto& [rank, one] : ranks_) {
+      const auto own = one.group_ranks.find(group);
+      if (is_world) speakers.emplace(rank.value, rank);
+      if (!is_world && own != one.group_ranks.end()) speakers.emplace(own->second, rank);
+    }
+    // A silent rank takes a thousand bytes, and its mention in a hostile report two. Of a report
+    // that names too many for the file's size, only those count that speak.
+    constexpr std::size_t kFewRanks = 256;
+    constexpr std::size_t kBytesPerRank = 64;
+    const bool takes_all =
+        is_world && report.ranks.size() <= std::max(kFewRanks, file_.bytes.size() / kBytesPerRank);
+    if (takes_all) size_ = report.size;
+    for (const auto& [group_rank, state] : report.ranks) {
+      const auto speaker = speakers.find(group_rank);
+      if (speaker == speakers.end() && !takes_all) continue;
+      take_state(ranks_[speaker == speakers.end() ? Rank(group_rank) : speaker->second], group,
+                 state);
+    }
+  }
+
+  static void take_state(OneRank& one, const std::string& group, const DesyncState& state) {
+    const std::int64_t completed = state.finished ? state.seq : state.seq - 1;
+    take_progress(one, group, {kNone, state.seq, std::nullopt, completed});
+    if (state.finished) return;
+    WatchdogTimeout timeout;
+    timeout.seq = state.seq;
+    timeout.op = state.op;
+    take_timeout(one, timeout, group);
+  }
+
   // Adds a timed-out call, unless it is a repetition: PyTorch reports one twice, first without its
   // group and then with it.
   static void take_timeout(OneRank& one, const WatchdogTimeout& timeout,
                            const std::optional<std::string>& group) {
+    // The desync report has no sizes, and messages before PyTorch 2.0 have no number.
+    const auto agree = [](std::int64_t a, std::int64_t b) {
+      return a == b || a == kNone || b == kNone;
+    };
     for (Failed& known : one.failed) {
-      if (known.timeout.seq != timeout.seq || known.op != timeout.op) continue;
-      const bool same_size = known.timeout.in == timeout.in && known.timeout.out == timeout.out;
-      if (!same_size || (known.group && group && known.group != group)) continue;
+      WatchdogTimeout& before = known.timeout;
+      if (!agree(before.seq, timeout.seq) || known.op != timeout.op) continue;
+      if (!agree(before.in, timeout.in) || !agree(before.out, timeout.out)) continue;
+      if (known.group && group && known.group != group) continue;
       if (!known.group) known.group = group;  // the same message again, now with its group
+      before.seq = std::max(before.seq, timeout.seq);
+      before.in = std::max(before.in, timeout.in);
+      before.out = std::max(before.out, timeout.out);
       return;
     }
     constexpr std::size_t kMaxFailedCalls = 4096;  // per rank; keeps the search above bounded
@@ -288,14 +354,15 @@ class WatchdogLogReader {
     if (!again && one.errors.size() < kMaxErrors) one.errors.push_back(std::move(error));
   }
 
-  // Makes the rank's trace. Its world size stays unknown: a rank whose watchdog said nothing may be
-  // a higher one than any that is named.
+  // Makes the rank's trace. Its world size stays unknown, unless a desync report lists all ranks: a
+  // rank whose watchdog said nothing may be a higher one than any that is named.
   RankTrace finish(Rank rank, OneRank& one) {
     RankTrace trace;
     trace.rank = rank;
     trace.source = file_.name;
     trace.backend = "nccl";
     trace.first_number = 1;
+    if (!ranks_.empty() && size_ > ranks_.rbegin()->first.value) trace.world_size = size_;
     // A rank that tells its counters is alive while the others time out.
     trace.end = !one.failed.empty()    ? End::hung
                 : !one.errors.empty()  ? End::exception
@@ -368,6 +435,8 @@ class WatchdogLogReader {
   const TraceFile& file_;
   Tables& tables_;
   std::map<Rank, OneRank> ranks_;
+  std::optional<WatchdogLine> held_;  // a timeout whose group the next message names
+  std::int32_t size_ = 0;  // of the default group, where a desync report lists all its ranks
   std::uint64_t lost_ = 0;
   std::vector<DamagedRecord> damage_;
 };
@@ -516,11 +585,13 @@ void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
 }
 
 bool is_watchdog_log(std::string_view bytes) {
-  return sample_of(bytes).any([](std::string_view text) {
-    return text.find("Watchdog caught collective operation timeout: Work") !=
-               std::string_view::npos ||
-           (text.find("ProcessGroupNCCL") != std::string_view::npos &&
-            text.find("detected by watchdog at work") != std::string_view::npos);
+  constexpr std::string_view kTimedOut = "Watchdog caught collective operation timeout: Work";
+  constexpr std::string_view kDetected = "detected by watchdog at work";
+  static const WordSearch search({kTimedOut, kDetected, DesyncReports::kBegin});
+  return sample_of(bytes).any([&](std::string_view text) {
+    return search.occurs_in(text) &&
+           (contains_text(text, kTimedOut) || contains_text(text, DesyncReports::kBegin) ||
+            contains_text(text, "ProcessGroupNCCL"));
   });
 }
 

@@ -231,6 +231,16 @@ TEST(WatchdogLog, WithoutGroupsOnlyLikeCallsAreCompared) {
 }
 
 // Their numbers are of another counter.
+// Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
+// whom they do not say.
+TEST(WatchdogLog, WhoWaitsInAMessageHasNotStopped) {
+  const std::string others =
+      timed_out(0, 12, "ALLREDUCE", 8, 12, 11) + timed_out(2, 12, "ALLREDUCE", 8, 12, 11);
+  EXPECT_EQ(judged(run_of_log(others + timed_out(1, 3, "SEND", 8, 3, 2))), "inconclusive");
+  EXPECT_EQ(judged(run_of_log(others + told_to_dump(1, 11, 11))),
+            "findings\nhost-stall world#11 by 1");
+}
+
 TEST(WatchdogLog, CountersOfMessagesAreNotTaken) {
   const auto run =
       run_of_log(timed_out(0, 40, "SEND", 8, 41, 39) + timed_out(1, 7, "COALESCED", 8, 9, 6));
@@ -265,6 +275,93 @@ TEST(WatchdogLog, RanksOfSubgroupsAreNoGlobalRanks) {
   ASSERT_TRUE(of("out.log"));
   EXPECT_GT((*of("out.log"))[0].damaged_count, 0U);
   ASSERT_TRUE(of("rank_6.log"));
+}
+
+// One rank's output, as its name says, without PyTorch's prefix: "[Rank 0]" is the group rank.
+TEST(WatchdogLog, TheNameOfAFileTellsTheRankOfASubgroupsMember) {
+  const auto unprefixed = [](int rank, const std::string& group, int group_rank) {
+    std::string text = timed_out(rank, 12, "ALLREDUCE", 8, 12, 11, group, group_rank);
+    const std::string label = fmt::format("[rank{}]:", rank);
+    for (std::size_t at = text.find(label); at != std::string::npos; at = text.find(label))
+      text.erase(at, label.size());
+    return text;
+  };
+  const auto ranks_of = [](const trace::Run& run) {
+    std::string out;
+    for (const RankTrace& trace : run.ranks) out += fmt::format(" {}", trace.rank.value);
+    return out;
+  };
+  const std::string tensor = "PG ID 1 PG GUID 5(TENSOR)";
+  EXPECT_EQ(ranks_of(run_of(watchdog_log_format(), {{"rank_4.log", unprefixed(4, tensor, 0)},
+                                                    {"rank_5.log", unprefixed(5, tensor, 1)}})),
+            " 4 5");
+  const std::string world = "PG ID 0 PG GUID 0(default_pg)";
+  EXPECT_EQ(ranks_of(run_of(watchdog_log_format(),
+                            {{"rank_0.log", unprefixed(0, world, 0) + unprefixed(1, world, 1)}})),
+            " 0 1")
+      << "the output of several ranks";
+}
+
+// PyTorch's desync report: how far each rank of the group got, by the store.
+std::string desync(int rank, const std::string& rest,
+                   const std::string& group = "[PG ID 0 PG GUID 0(default_pg) Rank 0]") {
+  return fmt::format(
+      "[E709 17:05:39.1 ProcessGroupNCCL.cpp:2025] {} \n\t - [{}] Timeout at "
+      "collective: ALLREDUCE, #29{}\n",
+      group, rank, rest);
+}
+const std::string kSnapshot =
+    "\n\t - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:"
+    "\n\t     [2] finished collective #28, but didn't join collective #29 (count from 1)"
+    "\n\t - Snapshot of ranks' latest states:"
+    "\n\t   #28 finished ranks:\n\t     [2] finished ALLREDUCE"
+    "\n\t   #29 started ranks:\n\t     [0, 1, 3] started ALLREDUCE";
+
+TEST(WatchdogLog, TheDesyncReportNamesWhoDidNotJoin) {
+  EXPECT_EQ(judged(run_of_log(desync(0, kSnapshot))), "findings\nhost-stall world#28 by 2");
+  const trace::Run run = run_of_log(desync(0, kSnapshot) + "more\n");
+  EXPECT_EQ(run.ranks[0].world_size, 4) << "it lists all ranks";
+  // The watchdog's own message of the same call adds the size.
+  EXPECT_EQ(judged(run_of_log(timed_out(0, 29, "ALLREDUCE", 8, 29, 28) + desync(0, kSnapshot))),
+            "findings\nhost-stall world#28 by 2");
+  // Before PyTorch 2.2 nothing names the group.
+  EXPECT_EQ(judged(run_of_log(desync(0, kSnapshot, "[Rank 0]"))),
+            "findings\nhost-stall world#28 by 2");
+}
+
+TEST(WatchdogLog, TheDesyncReportNamesWhoJoinedAndDidNotFinish) {
+  EXPECT_EQ(judged(run_of_log(desync(0,
+                                     "\n\t   #28 started ranks:\n\t     [1] started ALLREDUCE"
+                                     "\n\t   #29 started ranks:\n\t     [0, 2] started "
+                                     "ALLREDUCE"))),
+            "findings\ndevice-stall world#27 by 1");
+}
+
+TEST(WatchdogLog, TheDesyncReportNamesWhoNeverJoined) {
+  std::string text = desync(
+      0,
+      "\n\t - To our best knowledge, ranks [1, 3] are the lagging ranks that caused this timeout. "
+      "They never joined any collectives");
+  for (const int rank : {0, 2, 4}) text += timed_out(rank, 29, "ALLREDUCE", 8, 29, 28);
+  EXPECT_EQ(judged(run_of_log(text)), "findings\nhost-stall world#28 by 1 3");
+}
+
+TEST(WatchdogLog, ADesyncReportInWhichAllJoinedBlamesNobody) {
+  EXPECT_EQ(judged(run_of_log(desync(0,
+                                     "\n\t   #29 started ranks:\n\t     [0, 1, 2] started "
+                                     "ALLREDUCE") +
+                              "more\n")),
+            "findings\ndevice-stall world#28 by");
+}
+
+// Its ranks are those of the group: only who says its own group rank is known.
+TEST(WatchdogLog, TheDesyncReportOfASubgroupNamesNoOtherRanks) {
+  const std::string tensor = "PG ID 1 PG GUID 5(TENSOR)";
+  const trace::Run run = run_of_log(timed_out(4, 29, "ALLREDUCE", 8, 29, 28, tensor, 0) +
+                                    desync(0, kSnapshot, "[" + tensor + " Rank 0]"));
+  ASSERT_EQ(run.ranks.size(), 1U);
+  EXPECT_EQ(run.ranks[0].rank, Rank(4));
+  EXPECT_EQ(judged(run), "inconclusive");
 }
 
 TEST(WatchdogLog, CutMessagesAreDamage) {

@@ -5,6 +5,8 @@
 #include <exception>
 #include <filesystem>
 #include <initializer_list>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -16,6 +18,7 @@
 #include "base/large_pages.h"
 #include "base/text.h"
 #include "trace/formats/ring/reader.h"
+#include "trace/utf16.h"
 
 namespace lockstep::trace {
 
@@ -124,8 +127,6 @@ std::string how_to_read(const Content& content) {
   if (ends_with_any({".pt", ".pth", ".ckpt", ".safetensors", ".bin.index.json"}) ||
       content.name.ends_with("/data.pkl"))
     return "this looks like a checkpoint; name the folder of the job's dumps, traces or logs";
-  if (content.bytes.starts_with("\xFF\xFE") || content.bytes.starts_with("\xFE\xFF"))
-    return "its text is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)";
   return "`lockstep verify --help` lists what can be read; --format forces one";
 }
 
@@ -178,15 +179,21 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::atomic<s
   FileBuffer buffer;
   for (std::size_t f = next++; f < files.size(); f = next++) {
     const FoundFile& file = files[f];
+    const auto is_wanted = [&](std::string_view head) {
+      return plan.format != nullptr || recognise(head) != nullptr ||
+             (plan.evidence && recognise_evidence(head, file.path) != nullptr);
+    };
     const Status opened = for_each_content(
         file.path, buffer,
         {.wants =
              [&](std::string_view head) {
-               return plan.format != nullptr || recognise(head) != nullptr ||
-                      (plan.evidence && recognise_evidence(head, file.path) != nullptr);
+               const std::optional<std::string> text = utf8_of_utf16(head);
+               return is_wanted(text ? *text : head);
              },
          .use =
-             [&](const Content& content) {
+             [&](Content content) {
+               const std::optional<std::string> text = utf8_of_utf16(content.bytes);
+               if (text) content.bytes = *text;
                pieces.push_back(read_content(content, file.named, plan, tables));
              }});
     if (opened) continue;

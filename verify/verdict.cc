@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -39,9 +41,11 @@ bool names_no_parameters(const trace::Run& run) {
 
 void note_undecided_traces(const trace::Run& run, OpenQuestions& questions) {
   for (const trace::RankTrace& trace : run.ranks) {
-    const bool known = std::find(questions.undecided.begin(), questions.undecided.end(),
-                                 trace.inconclusive) != questions.undecided.end();
-    if (!trace.inconclusive.empty() && !known) questions.undecided.push_back(trace.inconclusive);
+    if (trace.inconclusive.empty()) continue;
+    std::string reason = printable(trace.inconclusive);
+    const bool known = std::find(questions.undecided.begin(), questions.undecided.end(), reason) !=
+                       questions.undecided.end();
+    if (!known) questions.undecided.push_back(std::move(reason));
   }
 }
 
@@ -197,8 +201,16 @@ void note_unexplained_hang(const Report& report, const trace::Run& run, OpenQues
   const bool all_ended = std::all_of(run.ranks.begin(), run.ranks.end(), [](const auto& trace) {
     return trace.end == trace::End::clean;
   });
-  if (!report.hung || explained || all_ended || !questions.undecided.empty()) return;
-  questions.undecided.emplace_back("the job is said to have hung, and no trace shows why");
+  if (explained || all_ended || !questions.undecided.empty()) return;
+  const auto timeout = std::find_if(run.notes.begin(), run.notes.end(), [](const auto& note) {
+    return note.kind == trace::RankNote::Kind::watchdog;
+  });
+  if (report.hung) {
+    questions.undecided.emplace_back("the job is said to have hung, and no trace shows why");
+  } else if (timeout != run.notes.end()) {
+    questions.undecided.push_back(fmt::format("a call timed out ({}), and no trace shows why",
+                                              printable(timeout->location.str())));
+  }
 }
 
 Verdict verdict_of(const Report& report, const trace::Run& run, const OpenQuestions& questions) {

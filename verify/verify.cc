@@ -300,10 +300,11 @@ bool is_decided_if_hung(const trace::Run& run, VerifyOptions options) {
 
 Report verify(const trace::Run& run, const VerifyOptions& options) {
   // Without any end mark, the traces were copied while the job ran, or the whole job died at once:
-  // a rank with fewer calls may just have been slower.
-  const bool unended =
-      std::all_of(run.ranks.begin(), run.ranks.end(),
-                  [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
+  // a rank with fewer calls may just have been slower. An end that its log tells is no mark: the
+  // recordings of the others do not say whether these ended, too.
+  const bool unended = std::all_of(
+      run.ranks.begin(), run.ranks.end(),
+      [](const trace::RankTrace& t) { return t.end == trace::End::cut || t.end_is_told; });
   const bool may_go_on = options.live || (unended && !options.hung);
   InputState input = check_input(run, options.live || options.hung);
   Report report = start_report(run, input, options.hung);

@@ -13,7 +13,7 @@ namespace lockstep::trace {
 
 namespace {
 
-const std::array kSources = {ras_source(), stack_source(), rank_log_source()};
+const std::array kSources = {ras_source(), stack_source(), cluster_source(), rank_log_source()};
 
 using NoteKind = RankNote::Kind;
 
@@ -27,6 +27,23 @@ std::map<std::int64_t, Rank> ranks_by_pid(const Run& run, const std::vector<Rank
   };
   for (const RankTrace& trace : run.ranks) add(trace.pid, trace.rank);
   for (const RankNote& note : notes) add(note.pid, note.rank);
+  return out;
+}
+
+// Ranks by their host, where one alone runs there: a pod, a node that has one process. Nothing
+// where the host of some rank is not known, as that rank may run on any of them.
+std::map<std::string, Rank> ranks_by_host(const Run& run, const std::vector<RankLocation>& others) {
+  std::map<Rank, std::string> hosts;
+  for (const RankTrace& trace : run.ranks)
+    if (!trace.host.empty()) hosts.emplace(trace.rank, trace.host);
+  for (const RankLocation& other : others)
+    if (!other.host.empty()) hosts.emplace(other.rank, other.host);
+  if (std::ssize(hosts) < run.world_size) return {};
+  std::map<std::string, Rank> out;
+  for (const auto& [rank, host] : hosts) {
+    const auto [known, is_new] = out.emplace(host, rank);
+    if (!is_new) known->second = Rank(kNone);
+  }
   return out;
 }
 
@@ -58,6 +75,7 @@ void explain_end(RankTrace& trace, const RankNote& note) {
   const bool by_signal = note.kind == NoteKind::killed;
   if (trace.snapshot || trace.end != End::cut) return;
   trace.end = by_signal ? End::killed : End::exception;
+  trace.end_is_told = true;
   if (by_signal) return;
   trace.events.push_back(
       {kNoTime, static_cast<std::uint32_t>(trace.exceptions.size()), EventKind::exception});
@@ -120,11 +138,15 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
   run.world_size = std::max(run.world_size, evidence.world_size);
   run.sources = std::move(evidence.sources);
   const std::map<std::int64_t, Rank> by_pid = ranks_by_pid(run, notes);
+  const std::map<std::string, Rank> by_host = ranks_by_host(run, evidence.locations);
   for (RankNote& note : notes) {
-    const auto known = by_pid.find(note.pid);
-    if (note.rank.value == kNone && note.pid != kNone && known != by_pid.end()) {
+    if (const auto known = by_pid.find(note.pid);
+        note.rank.value == kNone && note.pid != kNone && known != by_pid.end())
       note.rank = known->second;
-    }
+    // A process that is known is not any other of its host.
+    if (const auto known = by_host.find(note.host);
+        note.rank.value == kNone && note.pid == kNone && known != by_host.end())
+      note.rank = known->second;
     note_other_process(note, run);
     run.world_size = std::max(run.world_size, note.rank.value + 1);
   }

@@ -188,6 +188,60 @@ TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {
   EXPECT_EQ(judged(load()), "findings\nrank-exception by 1");
 }
 
+// A pod's name is its host's, and where each rank has a host, one that is alone there is known.
+TEST_F(JoinTest, KubernetesNamesTheRankThatIsAloneInAPod) {
+  const auto write = [&](const std::string& host_of_2) {
+    for (int r = 0; r < 3; ++r) {
+      std::string text = r == 1 ? trace_of(r, 3, 2, "cut") : trace_of(r, 3, 3, "hung");
+      const std::string host = r == 2 ? host_of_2 : fmt::format("worker-{}", r);
+      text.insert(text.find("\"pid\""), fmt::format("\"host\":\"{}\",", host));
+      dir_.write(fmt::format("rank_{}.trace.jsonl", r), text);
+    }
+  };
+  dir_.write("pods.txt",
+             "NAME       READY   STATUS      RESTARTS   AGE\n"
+             "worker-1   0/1     OOMKilled   1          4h\n");
+  write("worker-2");
+  EXPECT_EQ(judged(load()), "findings\nrank-exception by 1");
+  write("worker-1");
+  EXPECT_EQ(judged(load()), "findings\nhost-stall by 1") << "the pod has two ranks";
+}
+
+// Recordings without any end mark: that a log tells the end of one rank does not show that the
+// others, which have none either, died. Ranks 0 and 1 wait for rank 2, and rank 3 for rank 0.
+TEST_F(JoinTest, AnEndThatALogTellsMakesNoOthersGone) {
+  const auto trace = [](int rank, const std::vector<std::string>& groups) {
+    std::string out = header_line(rank, 4, {{"backend", "nccl"}, {"pid", 100 + rank}}) +
+                      "{\"group\":\"a\",\"ranks\":[0,1,2]}\n{\"group\":\"b\",\"ranks\":[0,3]}\n";
+    int id = 0;
+    for (const std::string& group : groups) {
+      out += issue_line(id, group, "all_reduce", {{"in", {{8}}}, {"t", id}, {"async", true}});
+      ++id;
+    }
+    return out;
+  };
+  dir_.write("rank_0.trace.jsonl", trace(0, {"a", "b", "a"}));
+  dir_.write("rank_1.trace.jsonl", trace(1, {"a", "a"}));
+  dir_.write("rank_2.trace.jsonl", trace(2, {"a", "a"}));
+  dir_.write("rank_3.trace.jsonl", trace(3, {"b", "b"}));
+  const std::string without = judged(load());
+  EXPECT_EQ(without, "inconclusive");
+  dir_.write("dmesg.txt", "NVRM: Xid (PCI:0000:3b:00): 79, pid=102, GPU has fallen off the bus.\n");
+  EXPECT_THAT(judged(load()), Not(HasSubstr("by 0")));
+}
+
+// Programs without times, which all ranks went through alike; but a log says that a call timed out.
+TEST_F(JoinTest, WhereACallTimedOutNothingIsClean) {
+  for (int r = 0; r < 2; ++r) {
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r),
+               header_line(r, 2, {{"backend", "nccl"}}) +
+                   issue_line(0, "world", "all_reduce", {{"in", {{8}}}, {"async", true}}));
+  }
+  EXPECT_EQ(judged(load()), "clean");
+  dir_.write("job.log", timeout_of(0, 0));
+  EXPECT_EQ(judged(load()), "inconclusive");
+}
+
 // An earlier attempt's summary, of other processes.
 TEST_F(JoinTest, WhatAnotherProcessOfTheRankSaidIsNotMixedIn) {
   for (int r = 0; r < 3; ++r) {

@@ -205,6 +205,27 @@ void add_at_the_end(const Context& context, OpenQuestions& questions, std::vecto
   causes.add(check_buffers(context));
 }
 
+// Turns what says that a rank's calls do not fit those of others into a question where that rank's
+// dump is damaged: the record that would tell may be the damaged one. A dump names no parameters,
+// by which two calls that were both read could contradict each other (only_damage).
+void doubt_damaged_dumps(const trace::Run& run, OpenQuestions& questions,
+                         std::vector<Finding>& findings) {
+  if (!is_snapshot(run)) return;
+  std::erase_if(findings, [&](const Finding& f) {
+    const bool of_calls = rule(f.rule).family == "matching" || f.rule == RuleId::p2p_unmatched ||
+                          f.rule == RuleId::p2p_size;
+    const bool damaged = !f.culprits.empty() &&
+                         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
+                           const trace::RankTrace* const trace = run.find(rank);
+                           return trace != nullptr && trace->damaged_count > 0;
+                         });
+    if (!of_calls || !damaged) return false;
+    questions.undecided.push_back(
+        fmt::format("{}: or a damaged record of its dump only makes it look so", f.message));
+    return true;
+  });
+}
+
 // Runs all analyses. The order matters: a cause is added before what it explains, so that the
 // consequence finds it. Groups with different members explain deviations, deviations explain waits,
 // waits explain deaths and exceptions, and all of them explain wrong numbers.
@@ -337,6 +358,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Causes causes(context);
   find_causes(context, questions, causes);
   report.findings = causes.take();
+  doubt_damaged_dumps(run, questions, report.findings);
   const std::optional<ReplayResult> positions = presumed_positions(context, questions);
   const Context presumed{run,
                          groups,

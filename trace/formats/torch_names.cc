@@ -103,6 +103,27 @@ std::string dtype_from_torch(std::string_view name) {
   return found == kDtypes.end() ? text : std::string(found->second);
 }
 
+namespace {
+
+template <class Row, std::size_t kRows>
+constexpr std::array<std::string_view, kRows> names_in(const std::array<Row, kRows>& table) {
+  std::array<std::string_view, kRows> out;
+  std::transform(table.begin(), table.end(), out.begin(), [](const Row& row) { return row.first; });
+  return out;
+}
+
+}  // namespace
+
+std::span<const std::string_view> torch_operations() {
+  static constexpr auto kNames = names_in(kOps);
+  return kNames;
+}
+
+std::span<const std::string_view> torch_types() {
+  static constexpr auto kNames = names_in(kDtypes);
+  return kNames;
+}
+
 void set_op(Signature& signature, std::optional<Op> op, std::string_view own_name, Tables& tables) {
   signature.op = op.value_or(Op::other);
   if (!op) signature.other_op = tables.strings.intern(std::string(own_name));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,12 @@ namespace lockstep::trace {
 // "reduce_scatter_tensor_coalesced". Ignores case, a prefix "backend:" and a suffix "_coalesced".
 // Nothing where it is unknown.
 std::optional<Op> op_from_torch(std::string_view name);
+
+// All names that op_from_torch knows, in lower case and without a prefix.
+std::span<const std::string_view> torch_operations();
+
+// All names of types that dtype_from_torch knows, in lower case.
+std::span<const std::string_view> torch_types();
 
 // PyTorch's Python name of a type: "Float" and "float" are "float32", "BFloat16" is "bfloat16".
 // Unknown names only become lower case; an empty one stays empty.

@@ -61,9 +61,14 @@ Standing standing_of(const Context& context, const Counters& counters, trace::Gr
                      const Stream& stream) {
   const trace::RankTrace& trace = context.run.ranks[stream.rank_index];
   Standing out;
+  // A call whose record was lost is known by its number alone: whether the device is in it, or in a
+  // later one, nothing tells.
+  bool lost = false;
   const auto look_at = [&](std::uint32_t c) {
     const trace::Call& call = trace.calls[c];
     const bool over = is_over(call, context.semantics);
+    lost |=
+        !over && !out.pending && trace.damaged_count > 0 && call.signature == trace::SignatureId{};
     out.known |= call.has(trace::kStarted) || over;
     if (over) {
       out.completed = std::max<std::uint64_t>(out.completed, call.seq + std::uint64_t{1});
@@ -74,6 +79,7 @@ Standing standing_of(const Context& context, const Counters& counters, trace::Gr
   };
   for (const std::uint32_t c : stream.earlier) look_at(c);
   for (const std::uint32_t c : stream.calls) look_at(c);
+  if (lost) return {};
   bool counted = false;
   for (const Counters::Completed& counter : counters.of(group, stream.rank_index)) {
     out.completed = std::max(out.completed, counter.count);

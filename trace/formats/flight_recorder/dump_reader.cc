@@ -22,13 +22,23 @@
 //   batch's state.
 // - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
 //
+// A bit that flips would make a rank's calls differ from all others'. It shows where a dump
+// contradicts itself: a name that is known but for one byte (names.h), a call whose sizes one
+// bit makes fit, a number that skips and comes back, a message of another rank. Such values
+// count as damage and are not compared. An entry that is lost leaves a gap in the numbers that its
+// process counted: it made that call, whatever it was.
+//
 // A pickle can refer to one part of itself any number of times. The reader visits four values per
 // byte of the file; what is left then counts as damage. O(bytes).
 #include "trace/formats/flight_recorder/dump_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -70,9 +80,9 @@ class DumpReader {
     // The watchdog wrote the dump because a call timed out, or somebody asked for it.
     trace_.end = End::hung;
     trace_.snapshot = true;
-    const Value* const entries = tree_.find(tree_.root, "entries");
-    const Value* const config = tree_.find(tree_.root, "pg_config");
-    const Value* const status = tree_.find(tree_.root, "pg_status");
+    const Value* const entries = part("entries");
+    const Value* const config = part("pg_config");
+    const Value* const status = part("pg_status");
     if (entries == nullptr && config == nullptr && status == nullptr) {
       return Error{"not a Flight Recorder dump: it has no entries, pg_config or pg_status",
                    {file_.name},
@@ -84,6 +94,9 @@ class DumpReader {
     // world size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
     if (status != nullptr) read_status(*status);
+    for (const std::string& what : names_.all_mended()) damage(what);
+    // An entry after the last one of its group may be among the lost ones.
+    trace_.open_ended = trace_.open_ended || lost_ > 0;
     // Without entries the other ranks' dumps decide (link_dumps); over NCCL, its version does.
     const Value* const version = tree_.find(tree_.root, "comm_lib_version");
     const bool no_nccl = version != nullptr && tree_.text(*version).empty();
@@ -104,12 +117,31 @@ class DumpReader {
     std::vector<Rank> members;
     bool point_to_point = false;
     std::int64_t counted = 0;                // with numbered_together_: its collectives so far
+    std::int64_t last = 0;                   // the number of its last collective; 0: none
     std::int32_t batch = kNone;              // the open batch of point-to-point calls
     std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into trace_.calls
     std::uint64_t batch_seq = 0;             // the number that its calls share
   };
 
+  // A part of the dump, also where a byte of its name is damaged.
+  const Value* part(std::string_view name) {
+    if (const Value* const found = tree_.find(tree_.root, name)) return found;
+    const auto pairs = tree_.pairs(tree_.root);
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      if (!differ_in_a_byte(tree_.text(pairs[i]), name)) continue;
+      damage(fmt::format("\"{}\" is damaged, and taken as \"{}\"", printable(tree_.text(pairs[i])),
+                         name));
+      return &pairs[i + 1];
+    }
+    return nullptr;
+  }
+
   void damage(std::string message) { trace_.add_damage(std::move(message)); }
+  // An entry from which no call could be made.
+  void lose(std::string message) {
+    damage(std::move(message));
+    ++lost_;
+  }
 
   // Counts `values` visits, so that the time stays linear in the file's size: a pickle may refer to
   // one part of itself any number of times, in two bytes each. False: the budget is used up.
@@ -231,28 +263,87 @@ class DumpReader {
       trace_.calls.reserve(count);
       trace_.events.reserve(kEventsPerEntry * count);
     }
-    for (const Value& value : tree_.items(entries)) {
+    const auto items = tree_.items(entries);
+    for (std::size_t i = 0; i < items.size(); ++i) {
       DumpEntry entry;
-      const auto pairs = tree_.pairs(value);
-      if (!spend(pairs.size() + 1)) return;
-      for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
-        entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
+      if (!take_fields(items[i], entry)) return;
+      if (entry.complete()) {
+        read_entry(entry, items.subspan(i + 1));
+      } else {
+        lose("an entry without profiling_name, process_group, collective_seq_id or state");
       }
-      if (!entry.complete()) {
-        damage("an entry without profiling_name, process_group, collective_seq_id or state");
-        continue;
-      }
-      read_entry(entry);
+    }
+  }
+
+  // False: the budget is used up.
+  bool take_fields(const Value& value, DumpEntry& entry) {
+    const auto pairs = tree_.pairs(value);
+    if (!spend(pairs.size() + 1)) return false;
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)
+      entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
+    return true;
+  }
+
+  // The number of the next collective of the group; 0: there is none among the next entries.
+  std::int64_t next_number(GroupId group, std::span<const Value> rest) {
+    constexpr std::size_t kFarthest = 64;
+    for (const Value& value : rest.first(std::min(rest.size(), kFarthest))) {
+      DumpEntry entry;
+      if (!take_fields(value, entry)) return 0;
+      if (!entry.complete() || entry[DumpKey::is_p2p].boolean()) continue;
+      const auto process_group = tree_.items(entry[DumpKey::process_group]);
+      if (!process_group.empty() && group_of(process_group[0]) == group)
+        return entry[DumpKey::collective_seq_id].integer(0);
+    }
+    return 0;
+  }
+
+  // The number of a collective, mended where it skips numbers and the next entry's does not follow
+  // it but the one before.
+  std::int64_t number_of(GroupId group, const GroupState& state, std::int64_t seq,
+                         std::span<const Value> rest) {
+    const std::int64_t expected = state.last + 1;
+    if (!is_aligned(state) || seq == expected || seq == state.last) return seq;
+    if (next_number(group, rest) != expected + 1) return seq;
+    damage(fmt::format("an entry whose collective_seq_id {} stands between {} and {}", seq,
+                       state.last, expected + 1));
+    return expected;
+  }
+
+  // Whether the number of the group's next collective follows from what was read.
+  bool is_aligned(const GroupState& state) const { return state.last > 0 || trace_.dropped == 0; }
+
+  // Adds calls of which nothing is known but that their process counted them, in place of entries
+  // that were lost.
+  void fill_gap(GroupState& state, const Call& next, bool completed) {
+    constexpr std::int64_t kMostFilled = 16;
+    const std::int64_t first = state.last + 1;
+    const std::int64_t end = std::int64_t{next.seq} + 1;
+    if (lost_ == 0 || !is_aligned(state) || end <= first || end - first > kMostFilled) return;
+    for (std::int64_t n = first; n < end; ++n) {
+      Call call;
+      call.id = next_id_++;
+      call.group = next.group;
+      call.seq = static_cast<std::uint32_t>(n - 1);
+      call.flags = kAsync;
+      if (!builder_.add_issue(call, false, kNoTime, TraceBuilder::Numbering::recorded).empty())
+        return;
+      if (completed) builder_.add_call_event(EventKind::complete, call.id, kNoTime);
+      lost_ -= lost_ > 0 ? 1 : 0;
     }
   }
 
   // Turns an entry into a call with its events, or closes a batch with it.
-  void read_entry(const DumpEntry& entry) {
+  void read_entry(const DumpEntry& entry, std::span<const Value> rest) {
     const auto process_group = tree_.items(entry[DumpKey::process_group]);
-    if (process_group.empty()) return damage("an entry's process_group is not a pair of names");
+    if (process_group.empty() || !process_group[0].is(ValueKind::string))
+      return lose("an entry's process_group is not a pair of names");
     const GroupId group = group_of(process_group[0]);
     if (entry.has(DumpKey::pg_id)) {
-      group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
+      const auto [known, is_new] =
+          group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
+      if (!is_new && known->second != group && !groups_.contains(group) && !numbered_together_)
+        return lose("an entry of a group that its pg_id and pg_config contradict");
     }
     GroupState& state = groups_[group];
     const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
@@ -277,10 +368,10 @@ class DumpReader {
       close_batch(state, entry);
       if (p2p || operation.name == "coalesced") return;
     }
-    if (seq < 1) return damage("an entry without a sequence number");
+    if (seq < 1) return lose("an entry without a sequence number");
+    if (!p2p && !numbered_together_) seq = number_of(group, state, seq, rest);
     if (p2p) join_batch(state, static_cast<std::uint64_t>(seq));
     Call call;
-    call.id = next_id_++;
     call.group = group;
     // Calls of one batch share the number. Their order in the dump decides, not the number.
     call.seq = static_cast<std::uint32_t>(std::min<std::int64_t>(seq - 1, UINT32_MAX));
@@ -288,18 +379,23 @@ class DumpReader {
     call.coalesced = p2p ? state.batch : kNone;
     if (is_point_to_point(operation.op)) {
       if (!find_peer(state, operation, call.peer)) {
-        return damage(fmt::format("the peer of {} is not in its group", printable(operation.name)));
+        return lose(fmt::format("the peer of {} is not in its group", printable(operation.name)));
       }
+      if (!is_own_message(state, operation))
+        return lose(fmt::format("a {} of another rank than the dump's", printable(operation.name)));
     } else if (p2p) {
-      return damage("a point-to-point entry that is neither send nor recv");
+      return lose("a point-to-point entry that is neither send nor recv");
     }
-    call.signature = signature(entry, operation);
+    call.signature = signature(entry, operation, state.members.size());
     set_location(entry, call);
     if (same_collective(call, operation)) return;
+    if (!p2p) fill_gap(state, call, is_complete(entry));
+    call.id = next_id_++;
     const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
                                             entry[DumpKey::time_created_ns].integer(kNoTime),
                                             TraceBuilder::Numbering::recorded);
-    if (!problem.empty()) return damage(std::string(problem));
+    if (!problem.empty()) return lose(std::string(problem));
+    if (!p2p) state.last = seq;
     const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
     if (p2p) state.batch_calls.push_back(index);
     add_progress(entry, call.id);
@@ -315,10 +411,15 @@ class DumpReader {
     return !is_point_to_point(op);
   }
 
+  bool is_complete(const DumpEntry& entry) {
+    return names_.state(entry[DumpKey::state]) == DumpState::completed ||
+           entry[DumpKey::retired].boolean();
+  }
+
   // Adds the call's events by `state`, `retired` and the times.
   void add_progress(const DumpEntry& entry, std::int64_t id) {
     const DumpState state = names_.state(entry[DumpKey::state]);
-    const bool completed = state == DumpState::completed || entry[DumpKey::retired].boolean();
+    const bool completed = is_complete(entry);
     // A time that was not recorded is 0 in JSON and None in a pickle.
     const auto time = [&](DumpKey k) {
       const std::int64_t t = entry[k].integer(kNoTime);
@@ -343,8 +444,7 @@ class DumpReader {
   // Gives the closing entry's state to the calls of the open batch.
   void close_batch(GroupState& state, const DumpEntry& entry) {
     const DumpState state_of_batch = names_.state(entry[DumpKey::state]);
-    const bool completed =
-        state_of_batch == DumpState::completed || entry[DumpKey::retired].boolean();
+    const bool completed = is_complete(entry);
     for (const std::uint32_t c : state.batch_calls) {
       const Call& call = trace_.calls[c];
       if (completed && !call.has(kCompleted)) {
@@ -369,7 +469,78 @@ class DumpReader {
     return true;
   }
 
-  SignatureId signature(const DumpEntry& entry, const Operation& operation) {
+  // Whether a message is the rank's own, as far as its group's members are known.
+  bool is_own_message(const GroupState& state, const Operation& operation) const {
+    const auto own = static_cast<std::size_t>(operation.own);
+    return operation.own < 0 || state.members.empty() ||
+           (own < state.members.size() && state.members[own] == trace_.rank);
+  }
+
+  // Whether the call gives and takes what only a flipped bit makes of sizes that fit together.
+  // Other sizes that do not fit are left as they are: some programs may make such calls.
+  bool has_flipped_size(const Signature& s, const Operation& operation,
+                        std::int64_t members) const {
+    const bool uneven =
+        contains_text(operation.name, "_oop") || contains_text(operation.name, "sparse");
+    if (s.in == IntListId{} || s.out == IntListId{} || uneven) return false;
+    switch (operation.op) {
+      case Op::all_reduce:
+      case Op::broadcast:
+      case Op::reduce:
+      case Op::send:
+      case Op::recv:
+        return is_one_bit_off(s.in, s.out, 1);
+      case Op::all_gather:
+      case Op::all_gather_into_tensor:
+        return members > 0 && is_one_bit_off(s.in, s.out, members);
+      case Op::reduce_scatter:
+      case Op::reduce_scatter_tensor:
+        return members > 0 && is_one_bit_off(s.out, s.in, members);
+      default:
+        return false;
+    }
+  }
+
+  // Whether `large` has other than `times` the elements of `small`, and one bit makes it so.
+  bool is_one_bit_off(IntListId small, IntListId large, std::int64_t times) const {
+    const IntList& a = tables_.int_lists[small];
+    const IntList& b = tables_.int_lists[large];
+    const std::int64_t total = total_elements(b);
+    std::int64_t wanted = 0;
+    if (__builtin_mul_overflow(total_elements(a), times, &wanted) || wanted == total) return false;
+    return one_bit_makes(b, wanted) || (total % times == 0 && one_bit_makes(a, total / times));
+  }
+
+  // Whether the shapes have that many elements once a bit of one dimension is flipped.
+  static bool one_bit_makes(const IntList& shapes, std::int64_t elements) {
+    const std::int64_t total = total_elements(shapes);
+    if (total == INT64_MAX) return false;  // saturated
+    for (auto begin = shapes.begin(); begin != shapes.end();) {
+      const auto end = std::find(begin, shapes.end(), -1);
+      const std::int64_t own = std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
+      const std::int64_t needed = elements - (total - own);
+      const bool flipped =
+          own > 0 && needed > 0 && std::any_of(begin, end, [&](std::int64_t d) {
+            const std::int64_t rest = own / d;
+            return needed % rest == 0 &&
+                   std::has_single_bit(static_cast<std::uint64_t>(needed / rest ^ d));
+          });
+      if (flipped) return true;
+      begin = end == shapes.end() ? end : std::next(end);
+    }
+    return false;
+  }
+
+  // The types of one side.
+  NameListId types_of(const Value& dtypes) {
+    const auto items = tree_.items(dtypes);
+    if (items.empty() || !spend(items.size())) return {};
+    scratch_types_.clear();
+    for (const Value& v : items) scratch_types_.push_back(names_.dtype(v));
+    return tables_.name_lists.intern(scratch_types_);
+  }
+
+  SignatureId signature(const DumpEntry& entry, const Operation& operation, std::size_t members) {
     Signature s;
     s.op = operation.op;
     if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
@@ -382,18 +553,22 @@ class DumpReader {
       if (operation.op == Op::gather) s.out = {};
       if (operation.op == Op::scatter) s.in = {};
     }
-    std::vector<StringId>& types = scratch_types_;
-    types.clear();
-    if (!spend(tree_.items(entry[DumpKey::input_dtypes]).size())) return tables_.make_signature(s);
-    for (const Value& v : tree_.items(entry[DumpKey::input_dtypes]))
-      types.push_back(names_.dtype(v));
-    if (types.empty()) {
-      if (!spend(tree_.items(entry[DumpKey::output_dtypes]).size()))
-        return tables_.make_signature(s);
-      for (const Value& v : tree_.items(entry[DumpKey::output_dtypes]))
-        types.push_back(names_.dtype(v));
+    if (has_flipped_size(s, operation, static_cast<std::int64_t>(members))) {
+      damage(fmt::format("a bit of the input or output sizes of {} is flipped",
+                         printable(operation.name)));
+      s.in = s.out = {};
     }
-    if (!types.empty()) s.dtypes = tables_.name_lists.intern(types);
+    const NameListId given = types_of(entry[DumpKey::input_dtypes]);
+    const NameListId taken = types_of(entry[DumpKey::output_dtypes]);
+    // A side may have several tensors, as the types of an all_gather's list.
+    const auto first = [&](NameListId types) { return tables_.name_lists[types].front(); };
+    if (given == NameListId{} || taken == NameListId{}) {
+      s.dtypes = given == NameListId{} ? taken : given;
+    } else if (first(given) == first(taken)) {
+      s.dtypes = given;
+    } else {
+      damage(fmt::format("the input and output types of {} differ", printable(operation.name)));
+    }
     return tables_.make_signature(s);
   }
 
@@ -544,6 +719,7 @@ class DumpReader {
   std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
   std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> locations_;
   std::int64_t next_id_ = 0;
+  std::size_t lost_ = 0;          // entries from which no call was made, and that no gap shows
   std::int32_t least_world_ = 0;  // how many ranks the job has at least; 0: not known
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;

@@ -1,17 +1,24 @@
 #include "trace/formats/flight_recorder/names.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 
-DumpKey dump_key(std::string_view name) {
-  static const std::map<std::string_view, DumpKey> kKeys = {
+namespace {
+
+const std::map<std::string_view, DumpKey>& known_keys() {
+  static const std::map<std::string_view, DumpKey> keys = {
       {"frames", DumpKey::frames},
       {"pg_id", DumpKey::pg_id},
       {"process_group", DumpKey::process_group},
@@ -29,8 +36,72 @@ DumpKey dump_key(std::string_view name) {
       {"retired", DumpKey::retired},
       {"is_p2p", DumpKey::is_p2p},
   };
-  const auto found = kKeys.find(name);
-  return found == kKeys.end() ? DumpKey::other : found->second;
+  return keys;
+}
+
+template <class Names>
+std::optional<std::string_view> mended_by(std::string_view name, const Names& known) {
+  const auto found = std::find_if(known.begin(), known.end(), [&](std::string_view one) {
+    return differ_in_a_byte(name, one);
+  });
+  if (found == known.end() || std::find(known.begin(), known.end(), name) != known.end())
+    return std::nullopt;
+  return *found;
+}
+
+}  // namespace
+
+bool differ_in_a_byte(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(),
+                                                    std::not_equal_to<>()) == 1;
+}
+
+DumpKey dump_key(std::string_view name) {
+  const auto found = known_keys().find(name);
+  return found == known_keys().end() ? DumpKey::other : found->second;
+}
+
+std::optional<std::string_view> mended_key(std::string_view name) {
+  static const std::vector<std::string_view> known = [] {
+    std::vector<std::string_view> out;
+    for (const auto& [key, value] : known_keys()) out.push_back(key);
+    return out;
+  }();
+  return mended_by(name, known);
+}
+
+std::optional<std::string_view> mended_operation(std::string_view name) {
+  static const std::vector<std::string> known = [] {
+    std::vector<std::string> out;
+    for (const char* const backend : {"nccl:", "gloo:"}) {
+      for (const std::string_view operation : torch_operations())
+        out.push_back(backend + std::string(operation));
+      out.push_back(backend + std::string("coalesced"));
+    }
+    return out;
+  }();
+  static const std::vector<std::string_view> views(known.begin(), known.end());
+  return mended_by(name, views);
+}
+
+std::optional<std::string_view> mended_state(std::string_view name) {
+  static constexpr std::array<std::string_view, 3> kStates = {"scheduled", "started", "completed"};
+  return mended_by(name, kStates);
+}
+
+std::optional<std::string_view> mended_type(std::string_view name) {
+  // As PyTorch writes them, "BFloat16" and "Float8_e4m3fn": any case counts.
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  static const std::vector<std::string_view> known = [] {
+    std::vector<std::string_view> out(torch_types().begin(), torch_types().end());
+    for (const char* const as_written : {"bfloat16", "bool", "float8_e4m3fn", "float8_e5m2"})
+      out.emplace_back(as_written);
+    return out;
+  }();
+  return mended_by(lower, known);
 }
 
 DumpOperation parse_dump_operation(std::string_view name) {
@@ -50,6 +121,8 @@ DumpOperation parse_dump_operation(std::string_view name) {
     if (arrow != std::string_view::npos && arrow + 2 <= name.size()) {
       const std::string_view digits = name.substr(arrow + 2);
       std::from_chars(digits.data(), digits.data() + digits.size(), out.peer);
+      const std::string_view own = name.substr(space + 1, arrow - space - 1);
+      std::from_chars(own.data(), own.data() + own.size(), out.own);
     }
     return out;
   }

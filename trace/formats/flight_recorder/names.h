@@ -1,13 +1,16 @@
 // The vocabulary of Flight Recorder dumps: keys of entries, names of operations, source locations.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "trace/formats/flight_recorder/data_tree.h"
 #include "trace/formats/torch_names.h"
 #include "trace/ids.h"
@@ -40,6 +43,15 @@ enum class DumpKey : std::uint8_t {
 
 DumpKey dump_key(std::string_view name);
 
+// A bit that flips on a disk turns a name into one that nobody knows, and a rank into one whose
+// calls differ from all others'. So where one byte separates a name from one that is known, it is
+// taken for that: the known name, or nothing.
+bool differ_in_a_byte(std::string_view a, std::string_view b);
+std::optional<std::string_view> mended_key(std::string_view name);
+std::optional<std::string_view> mended_operation(std::string_view name);
+std::optional<std::string_view> mended_state(std::string_view name);
+std::optional<std::string_view> mended_type(std::string_view name);
+
 // A profiling_name taken apart: "nccl:send 0->3" is {send, "send", peer 3}.
 struct DumpOperation {
   Op op = Op::other;
@@ -47,6 +59,7 @@ struct DumpOperation {
   bool closes_batch = false;
   bool gloo = false;          // "gloo:all_reduce"
   std::int32_t peer = kNone;  // group rank
+  std::int32_t own = kNone;   // of a message: the group rank of the one that posts it
 };
 
 // An entry's `state`. unresolved: not looked up yet; other: scheduled, or no word that is known.
@@ -78,7 +91,7 @@ class DumpNames {
   DumpKey key(const DataTree::Value& v) {
     if (!v.is(DataTree::Kind::string)) return DumpKey::other;
     DumpKey& k = keys_[v.number()];
-    if (k == DumpKey::unresolved) k = dump_key(tree_.text(v));
+    if (k == DumpKey::unresolved) k = dump_key(mended(tree_.text(v), mended_key));
     return k;
   }
   StringId string(const DataTree::Value& v) {
@@ -90,19 +103,20 @@ class DumpNames {
   StringId dtype(const DataTree::Value& v) {
     if (!v.is(DataTree::Kind::string)) return {};
     StringId& s = dtypes_[v.number()];
-    if (s == StringId{}) s = tables_.strings.intern(dtype_from_torch(tree_.text(v)));
+    if (s == StringId{})
+      s = tables_.strings.intern(dtype_from_torch(mended(tree_.text(v), mended_type)));
     return s;
   }
   const DumpOperation& operation(const DataTree::Value& v) {
     std::optional<DumpOperation>& o = operations_[v.number()];
-    if (!o) o = parse_dump_operation(tree_.text(v));
+    if (!o) o = parse_dump_operation(mended_whole(tree_.text(v)));
     return *o;
   }
   DumpState state(const DataTree::Value& v) {
     if (!v.is(DataTree::Kind::string)) return DumpState::other;
     DumpState& s = states_[v.number()];
     if (s == DumpState::unresolved) {
-      const std::string_view word = tree_.text(v);
+      const std::string_view word = mended(tree_.text(v), mended_state);
       s = word == "completed" ? DumpState::completed
           : word == "started" ? DumpState::started
                               : DumpState::other;
@@ -110,9 +124,31 @@ class DumpNames {
     return s;
   }
 
+  // What was damaged and could be mended: "nccl:all_reeuce", taken as "nccl:all_reduce".
+  const std::vector<std::string>& all_mended() const { return mended_; }
+
  private:
+  std::string_view mended(std::string_view name,
+                          std::optional<std::string_view> (*mend)(std::string_view)) {
+    const std::optional<std::string_view> known = mend(name);
+    if (!known) return name;
+    mended_.push_back("\"" + printable(name) + "\" is damaged, and taken as \"" +
+                      std::string(*known) + "\"");
+    return *known;
+  }
+
+  // "nccl:sedd 0->1": what follows the operation stays.
+  std::string_view mended_whole(std::string_view name) {
+    const std::string_view operation = name.substr(0, name.find(' '));
+    const std::string_view known = mended(operation, mended_operation);
+    if (known == operation) return name;
+    return whole_.emplace_back(std::string(known) + std::string(name.substr(operation.size())));
+  }
+
   const DataTree& tree_;
   Tables& tables_;
+  std::vector<std::string> mended_;
+  std::deque<std::string> whole_;
   std::vector<DumpKey> keys_;
   std::vector<StringId> strings_, dtypes_;
   std::vector<std::optional<DumpOperation>> operations_;

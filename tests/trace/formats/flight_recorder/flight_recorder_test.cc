@@ -28,6 +28,7 @@ struct Entry {
   std::string state = "completed";
   int line = 10;
   bool p2p = false;
+  int output = -1;  // elements; -1: as many
 };
 
 std::string dump_of(const std::vector<Entry>& entries, int world, int completed = -1) {
@@ -54,7 +55,9 @@ std::string dump_of(const std::vector<Entry>& entries, int world, int completed 
     w.text("p2p_seq_id").integer(e.p2p ? e.seq : 0);
     w.text("profiling_name").text(e.name).text("time_created_ns").integer(1000 + id);
     for (const char* const side : {"input_sizes", "output_sizes"}) {
-      w.text(side).begin_list().begin_list().integer(e.elements).end_list().end_list();
+      const bool other = e.output >= 0 && std::string_view(side) == "output_sizes";
+      w.text(side).begin_list().begin_list().integer(other ? e.output : e.elements);
+      w.end_list().end_list();
     }
     for (const char* const side : {"input_dtypes", "output_dtypes"}) {
       w.text(side).begin_list().text("Float").end_list();
@@ -398,6 +401,117 @@ TEST_F(FlightRecorder, ARankWhoseDumpIsCutOffIsNotAccusedOfItsMessages) {
     const std::string whole = dump_of(
         {{}, {.name = name, .seq = 1, .state = "scheduled", .line = 20, .p2p = true}}, 3, 1);
     write(r, r == 2 ? whole.substr(0, whole.size() - 200) : whole);
+  }
+  EXPECT_EQ(judged_dumps(load()), "inconclusive");
+}
+
+// A flipped bit changes one value of rank 1's dump. Where that contradicts what else the dump says,
+// it is damage and no fault of the rank.
+class DamagedDump : public FlightRecorder {
+ protected:
+  static std::vector<Entry> entries() {
+    std::vector<Entry> out;
+    for (int seq = 1; seq <= 6; ++seq) out.push_back({.seq = seq});
+    return out;
+  }
+  // What is said where rank 1's dump has `from` replaced by `to` at its `nth` occurrence.
+  std::string judged(const std::string& from, const std::string& to, int nth = 0) {
+    const std::string whole = dump_of(entries(), 3, 6);
+    for (int r = 0; r < 3; ++r) write(r, whole);
+    EXPECT_EQ(judged_dumps(load()), "clean");
+    std::string damaged = whole;
+    std::size_t at = damaged.find(from);
+    for (; nth > 0; --nth) at = damaged.find(from, at + 1);
+    EXPECT_NE(at, std::string::npos);
+    damaged.replace(at, from.size(), to);
+    write(1, damaged);
+    const trace::Run run = load();
+    EXPECT_GT(run.ranks[1].damaged_count, 0U);
+    return judged_dumps(run);
+  }
+};
+
+TEST_F(DamagedDump, ANameThatIsKnownButForOneByte) {
+  EXPECT_EQ(judged("nccl:all_reduce", "nccl:all_reeuce"), "inconclusive");
+  EXPECT_EQ(judged("nccl:all_reduce", "nccl{all_reduce"), "inconclusive");
+  EXPECT_EQ(judged("collective_seq_id", "collective_seq_ie"), "inconclusive");
+  EXPECT_EQ(judged("Float", "Flo!t"), "inconclusive");
+  EXPECT_EQ(judged("entries", "entriec"), "inconclusive");
+}
+
+// Rank 1 may have completed the last call, as all others have; the word that says so is damaged.
+TEST_F(DamagedDump, AStateThatIsKnownButForOneByte) {
+  for (const char* const state : {"scheduled", "sbheduled", "cmmpleted"}) {
+    for (int r = 0; r < 3; ++r) {
+      std::vector<Entry> calls = entries();
+      calls.push_back({.seq = 7, .state = "scheduled"});
+      if (r == 1) calls[5].state = state;
+      write(r, dump_of(calls, 3, -1));
+    }
+    const bool stalled = std::string_view(state) != "cmmpleted";
+    EXPECT_EQ(judged_dumps(load()), stalled ? "findings 1" : "inconclusive") << state;
+  }
+}
+
+// A rank that really makes another call is named.
+TEST_F(DamagedDump, AnotherOperationIsNoDamage) {
+  for (int r = 0; r < 3; ++r) {
+    std::vector<Entry> calls = entries();
+    if (r == 1) calls[3].name = "nccl:new_operation";
+    write(r, dump_of(calls, 3, 6));
+  }
+  EXPECT_EQ(judged_dumps(load()), "findings 1");
+}
+
+// 8 elements and 72, which is 8 with another bit. Sizes that differ otherwise, or on both sides,
+// are the rank's own.
+TEST_F(DamagedDump, SizesOfACallThatOneBitMakesFit) {
+  for (const auto& [input, output] : {std::pair(72, 8), std::pair(8, 72), std::pair(72, 72),
+                                      std::pair(75, 8), std::pair(75, 75)}) {
+    for (int r = 0; r < 3; ++r) {
+      std::vector<Entry> calls = entries();
+      if (r == 1) calls[3].elements = input, calls[3].output = output;
+      write(r, dump_of(calls, 3, 6));
+    }
+    const bool flipped = input + output == 80;
+    EXPECT_EQ(judged_dumps(load()), flipped ? "inconclusive" : "findings 1") << input << output;
+  }
+}
+
+// A rank that made another number of calls before has other numbers from there on.
+TEST_F(DamagedDump, ANumberThatSkipsAndComesBack) {
+  for (const bool back : {false, true}) {
+    for (int r = 0; r < 3; ++r) {
+      std::vector<Entry> calls = entries();
+      if (r == 1) calls[3].seq = 4 + 64;
+      if (r == 1 && !back) calls.resize(4);
+      calls.back().state = "scheduled";
+      write(r, dump_of(calls, 3, -1));
+    }
+    EXPECT_EQ(judged_dumps(load()), back ? "inconclusive" : "findings 1");
+  }
+}
+
+// The process counted the call whose entry is lost: it made it.
+TEST_F(DamagedDump, ALostEntryIsNoCallThatTheRankLeftOut) {
+  for (const bool lost : {true, false}) {
+    for (int r = 0; r < 3; ++r) {
+      std::vector<Entry> calls = entries();
+      calls.back().state = "scheduled";
+      if (r == 1 && lost) calls[3].name = "nccl:send 1->9", calls[3].p2p = true;
+      if (r == 1 && !lost) calls.resize(3);
+      write(r, dump_of(calls, 3, -1));
+    }
+    EXPECT_EQ(judged_dumps(load()), lost ? "inconclusive" : "findings 1");
+  }
+}
+
+TEST_F(DamagedDump, AMessageOfAnotherRank) {
+  for (int r = 0; r < 2; ++r) {
+    std::vector<Entry> calls = {{}};
+    const std::string name = r == 0 ? "nccl:send 0->1" : "nccl:recv 0<-0";
+    calls.push_back({.name = name, .seq = 1, .p2p = true});
+    write(r, dump_of(calls, 2, -1));
   }
   EXPECT_EQ(judged_dumps(load()), "inconclusive");
 }

@@ -18,6 +18,7 @@
 #include "verify/matching/matching.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/step_counts.h"
 
 namespace lockstep::verify {
 
@@ -329,8 +330,14 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
     return context.run.ranks[r].calls.size() == call.call &&
            common_start(context.run, context.agreement, r, call.rank) == call.call;
   };
-  return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
-         is_within(context, call);
+  if (std::none_of(point.missing.begin(), point.missing.end(), stopped_before)) return false;
+  const auto by_counts = [&](std::uint32_t r) {
+    return keeps_count(context.run, context.agreement, r, call, context.call(call).step);
+  };
+  const bool is_of_step = by_counts(call.rank) == Usual::yes &&
+                          std::all_of(point.missing.begin(), point.missing.end(),
+                                      [&](auto r) { return by_counts(r) == Usual::no; });
+  return is_of_step || is_within(context, call);
 }
 
 bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {

@@ -8,6 +8,7 @@
 #include "verify/streams/alignment.h"
 #include "verify/streams/programs.h"
 #include "verify/streams/reference.h"
+#include "verify/streams/step_counts.h"
 
 namespace lockstep::verify {
 
@@ -236,9 +237,15 @@ class Walker {
     // The smaller side deviates, unless the larger one broke with its past. With equal sides the
     // calls are reported as missing, and nobody is singled out.
     Deviation d;
+    const CallRef call = at_.next_call(0);
     const auto most =
         most_broke_with_the_past(at_.run(), at_.agreement(), left_over[0], finished[0]);
-    const bool left_out = most && most->deviant == finished[0];
+    const auto makes_usual_count = [&](std::uint32_t r) {
+      return keeps_count(at_.run(), at_.agreement(), r, call, at_.next_token(0).step);
+    };
+    const bool left_out =
+        (most && most->deviant == finished[0]) || (makes_usual_count(left_over[0]) == Usual::yes &&
+                                                   makes_usual_count(finished[0]) == Usual::no);
     const bool extra = left_over.size() < finished.size() && !left_out;
     d.kind = extra ? EditKind::extra : EditKind::missing;
     d.singled_out = left_over.size() != finished.size();
@@ -248,7 +255,6 @@ class Walker {
     d.seq = at_.group().first_seq + c.next;
     d.step = at_.next_token(0).step;
     d.count = static_cast<std::uint32_t>(at_.calls_left(0));
-    const CallRef call = at_.next_call(0);
     (extra ? d.got : d.expected) = call;
     (extra ? d.expected : d.got).rank = d.reference[0];
     if (!extra) d.got.rank = d.deviants[0];

@@ -8,6 +8,7 @@
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 #include "verify/streams/sister_groups.h"
+#include "verify/streams/step_counts.h"
 
 namespace lockstep::verify {
 
@@ -82,11 +83,21 @@ class LeftOut {
     const bool breaks_habit = habit && !at_.match(*habit, at_.next_token(few_));
     if (!breaks_habit && at_.do_batches_tell(parties_[small_], most_)) return true;
     if (const auto usual = as_sister_groups()) return *usual == small_;
-    return past_expects() || (!habit && (is_unit_of_model() || later_rounds_expect()));
+    return past_expects() || counts_expect() ||
+           (!habit && (is_unit_of_model() || later_rounds_expect()));
   }
 
   std::optional<std::size_t> as_sister_groups() const {
     return vote_of_sister_groups(at_, parties_, {0, 1});
+  }
+
+  // Whether all of most make fewer calls like this one in its step than in their others.
+  bool counts_expect() {
+    const CallRef call = at_.next_call(few_);
+    return std::all_of(most_.begin(), most_.end(), [&](std::size_t cursor) {
+      return expected_by_counts(at_.run(), at_.agreement(), call, at_.next_call(cursor)) ==
+             Expected::first;
+    });
   }
 
   // Whether the call is one by which a framework gathers or reduces a part of the model, and which
@@ -168,7 +179,7 @@ class LeftOut {
   }
 
   // Whether the past of most predicts the call of the few and not their own. At most kMaxVoters
-  // ranks vote; ranks whose programs diverged elsewhere (other stages of a pipeline) do not count.
+  // ranks vote; those of other stages of a pipeline by own_past_expects().
   bool past_expects() {
     if (!at_.knows_its_past(at_.rank(few_))) return false;
     bool expected = false;
@@ -183,7 +194,10 @@ class LeftOut {
         // The two may have diverged before, in other groups.
         if (common_start(at_.run(), at_.agreement(), call.rank, got.rank)) {
           const auto diverged = at_.diverged_between(at_.position(few_), other);
-          if (!diverged) continue;
+          if (!diverged) {
+            expected |= own_past_expects(call, got);
+            continue;
+          }
           call.call = got.call = *diverged;
           if (is_message_of_varying_rounds(at_.position(few_), call) ||
               is_message_of_varying_rounds(other, got)) {
@@ -197,6 +211,17 @@ class LeftOut {
       }
     }
     return expected;
+  }
+
+  // Whether the past of another stage's rank predicts this call in place of its own, as that of the
+  // few does.
+  bool own_past_expects(CallRef call, CallRef got) {
+    const trace::Run& run = at_.run();
+    const auto usual = usual_call(run, at_.agreement(), got);
+    return usual && is_usual(run, at_.agreement(), call) == Usual::yes &&
+           is_usual(run, at_.agreement(), got) == Usual::no &&
+           is_same_of_program(at_.agreement(), run.ranks[got.rank].calls[*usual],
+                              run.ranks[call.rank].calls[call.call]);
   }
 
   // Whether the call is a message of which the rank posts now more, now fewer in a row, between two

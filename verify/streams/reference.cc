@@ -9,6 +9,7 @@
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 #include "verify/streams/sister_groups.h"
+#include "verify/streams/step_counts.h"
 
 namespace lockstep::verify {
 
@@ -70,6 +71,7 @@ class Choice {
         at_.weight(parties_[largest_[0]]).second + at_.weight(parties_[largest_[1]]).second ==
         at_.run().ranks.size();
     if (const auto p = as_other_programs()) return p;
+    if (const auto p = by_counts()) return p;
     by_habit_ = true;
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
     const bool loop_varies = do_counts_vary(first, second);
@@ -121,6 +123,22 @@ class Choice {
       });
     });
     return earliest && was_skipped(*earliest) ? earliest : std::nullopt;
+  }
+
+  // The one of two largest parties that makes the usual number of calls in the step where they
+  // diverge, and the other one does not.
+  std::optional<std::size_t> by_counts() {
+    if (largest_.size() != 2) return std::nullopt;
+    const auto call = [&](std::size_t p) { return at_.next_call(at_.longest(parties_[p])); };
+    switch (expected_by_counts(at_.run(), at_.agreement(), call(largest_[0]), call(largest_[1]))) {
+      case Expected::first:
+        return largest_[0];
+      case Expected::second:
+        return largest_[1];
+      case Expected::unknown:
+        break;
+    }
+    return std::nullopt;
   }
 
   // Whether the others, which are in a later step, skipped the call of this party, and it is not

@@ -1,0 +1,77 @@
+// Equal calls, counted step by step: where all calls look alike, their number in a step shows which
+// rank left one out or made one too many.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A rank's equal all-reduces: so many in each step; with `open` the last one does not complete.
+std::string steps(const std::vector<int>& counts, const std::string& end, bool open = false) {
+  std::string out = "backend nccl; ";
+  for (std::size_t step = 0; step < counts.size(); ++step)
+    out += repeated(fmt::format("all_reduce n=8 step={}; ", step), counts[step]);
+  if (open) out.insert(out.rfind(';'), " open");
+  return out + end;
+}
+
+const char* const kClean = "clean";
+const char* const kHung = "hung";
+
+TEST(StepCounts, OfAPairShowWhichOneLeftOutACall) {
+  EXPECT_THAT(judge({steps({3, 3, 3, 3}, kHung, true), steps({3, 2, 3, 3}, kClean)}),
+              HasSubstr("missing-collective error observed culprits=1 group=world seq=5 step=1"));
+  EXPECT_THAT(judge({steps({3, 3, 3, 3}, kClean), steps({3, 4, 3, 3}, kHung, true)}),
+              HasSubstr("extra-collective error observed culprits=1 group=world seq=6 step=1"));
+}
+
+TEST(StepCounts, ShowThatMostOfAGroupLeftOutACall) {
+  const std::string most = steps({2, 2, 1, 2}, kClean);
+  EXPECT_THAT(judge({steps({2, 2, 2, 2}, kHung, true), most, most, most}),
+              HasSubstr("missing-collective error observed culprits=1-3 group=world seq=5 step=2"));
+  // In the last step, after which those that left it out finished.
+  const std::string ended = steps({2, 2, 2, 1}, kClean);
+  EXPECT_THAT(judge({steps({2, 2, 2, 2}, kHung, true), ended, ended, ended}),
+              HasSubstr("missing-collective error observed culprits=1-3 group=world seq=7 step=3"));
+  // The look-alike: one rank made a call more than it does in its other steps.
+  const std::string usual = steps({2, 2, 2, 2}, kClean);
+  EXPECT_THAT(judge({steps({2, 2, 3, 2}, kHung, true), usual, usual, usual}),
+              HasSubstr("extra-collective error observed culprits=0"));
+}
+
+TEST(StepCounts, TellNothingWhereStepsDiffer) {
+  const std::string said = judge({steps({1, 3, 2, 3}, kHung, true), steps({1, 3, 2, 2}, kClean)});
+  EXPECT_THAT(said, HasSubstr("verdict findings"));
+  EXPECT_THAT(said, Not(HasSubstr("missing-collective error observed culprits=1")));
+  // A barrier in every second step: a step without one is as usual as one with it.
+  const auto job = [](const std::string& now) {
+    std::string out = "backend nccl; ";
+    for (int step = 0; step < 6; ++step) {
+      out += fmt::format("all_reduce n=8 step={}; ", step);
+      if (step % 2 == 1) out += fmt::format("barrier step={}; ", step);
+    }
+    return out + now;
+  };
+  const std::string next = "all_reduce n=8 step=6; ";
+  const std::string waits = "barrier step=6 open; hung";
+  const std::string others = "all_reduce n=8 step=7 open; hung";
+  EXPECT_THAT(judge({job(next + waits), job(next + others), job(next + others)}),
+              HasSubstr("extra-collective error observed culprits=0"));
+}
+
+TEST(StepCounts, OfOneOtherStepAreNotEnough) {
+  EXPECT_THAT(judge({steps({3, 3}, kHung, true), steps({3, 2}, kClean)}),
+              Not(HasSubstr("missing-collective error observed culprits=1")));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

@@ -412,12 +412,14 @@ std::optional<Cause> find_shift_at(const Context& context, const WaitPoint& poin
   const std::uint32_t waiting = point.waiting[0];
   const std::size_t unseen = unseen_at(context, point);
   bool few_wait = point.waiting.size() + unseen < point.missing.size();
-  // Other sources record more, by which explain_wait() judges a majority.
-  if (few_wait && is_snapshot(context.run)) {
+  if (few_wait) {
     const auto most =
         most_broke_with_the_past(context.run, context.agreement, waiting, point.missing[0]);
-    if (most && most->deviant == point.missing[0])
+    if (most && most->deviant == point.missing[0]) {
+      // Other sources record more, by which explain_wait() finds all the ranks that did so.
+      if (!is_snapshot(context.run)) return std::nullopt;
       return explain_program_divergence(context, *most);
+    }
   }
   const GroupStreams& group = context.groups[point.group];
   const Stream* const longer = stream_of(group, waiting);
@@ -432,13 +434,13 @@ std::optional<Cause> find_shift_at(const Context& context, const WaitPoint& poin
     found = shift;
   }
   if (!found) return std::nullopt;
-  // Most of a group may have left a call out. In dumps its past was asked above.
-  if (point.waiting.size() <= point.missing.size() + unseen &&
-      !(few_wait && is_snapshot(context.run))) {
+  // Most of a group may have left a call out. In dumps its past was asked above, and that of a few
+  // is enough.
+  if (point.waiting.size() <= point.missing.size() + unseen) {
     const auto vote =
         divergence_by_votes(context.run, context.agreement, waiting, point.missing[0]);
-    if (!vote) return std::nullopt;
-    few_wait = vote->deviant == waiting;
+    if (!vote && !(few_wait && is_snapshot(context.run))) return std::nullopt;
+    if (vote) few_wait = vote->deviant == waiting;
   }
   const CallRef more{longer->rank_index, longer->calls[found->first]};
   const CallRef less{shorter->rank_index, shorter->calls[found->first]};

@@ -143,10 +143,8 @@ bool most_deviate(const Context& context, CallRef call, const std::vector<std::u
       !is_like(context, context.call({nearest->rank, nearest->diverged}), context.call(call))) {
     return waiting.size() < missing.size() && most_left_it_out(context, call, missing);
   }
-  auto divergence =
-      most_broke_with_the_past(context.run, context.agreement, nearest->rank, missing[0]);
-  if (!divergence)
-    divergence = find_program_divergence(context.run, context.agreement, nearest->rank, missing[0]);
+  const auto divergence =
+      find_program_divergence(context.run, context.agreement, nearest->rank, missing[0]);
   return divergence &&
          divergence->deviant == (waiting.size() > missing.size() ? nearest->rank : missing[0]);
 }
@@ -170,11 +168,8 @@ Fault fault_of(const Context& context, const Deviation& missing) {
         most_deviate(context, missing.expected, missing.reference, missing.deviants);
     return most_wait == deviate ? Fault::extra : Fault::missing;
   }
-  auto divergence = most_broke_with_the_past(context.run, context.agreement, missing.reference[0],
-                                             missing.deviants[0]);
-  if (!divergence)
-    divergence = find_program_divergence(context.run, context.agreement, missing.reference[0],
-                                         missing.deviants[0]);
+  const auto divergence = find_program_divergence(context.run, context.agreement,
+                                                  missing.reference[0], missing.deviants[0]);
   if (divergence) {
     const trace::GroupId group = context.groups[missing.group].group;
     const bool waits = divergence->deviant == missing.reference[0];

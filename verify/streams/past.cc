@@ -31,10 +31,17 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
                                      std::uint32_t size = 0) {
   std::uint32_t longest = 0;
   std::vector<std::uint32_t> usual;
+  if (index == 0) return usual;
   const auto same = [&](std::uint32_t i, std::uint32_t j) {
     return is_same_of_program(agreement, at(i), at(j));
   };
+  // Calls of one run have each other before them, which says nothing about where the run ends.
+  std::uint32_t run = index, end_of_run = index;
+  while (run > 0 && index - run < kHistory && same(run - 1, index - 1)) --run;
+  while (end_of_run < size && end_of_run - index < kHistory && same(end_of_run, index - 1))
+    ++end_of_run;
   const auto look_at = [&](std::uint32_t then) {
+    if (then > run && then <= end_of_run) return;
     // The number of equal calls before `index` and before the other position.
     const std::uint32_t most = std::min({kCallsCompared, index, then});
     std::uint32_t length = 0;
@@ -505,9 +512,14 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   if (run_of_first == Usual::yes && run_of_second == Usual::no) return Expected::first;
   if (run_of_second == Usual::yes && run_of_first == Usual::no) return Expected::second;
   // Within the first run of equal calls, each call has the others before it as context, which says
-  // nothing about where the run should end.
-  if (repeats(run, agreement, first, of_first->skipped) ||
-      repeats(run, agreement, second, of_second->skipped)) {
+  // nothing about where the run should end. Nor does one that is shorter than what lies between.
+  const auto only_goes_on = [&](CallRef call, const PastContext& own, const PastContext& other,
+                                Usual run_length) {
+    const bool weak = own.length >= other.length || other.length <= other.skipped;
+    return weak && run_length != Usual::yes && repeats(run, agreement, call, own.skipped);
+  };
+  if (only_goes_on(first, *of_first, *of_second, run_of_first) ||
+      only_goes_on(second, *of_second, *of_first, run_of_second)) {
     return Expected::unknown;
   }
   if (of_first->length != of_second->length) {

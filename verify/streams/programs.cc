@@ -300,6 +300,7 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          std::uint32_t b) {
   const auto diverged = diverged_at(run, agreement, a, b);
   if (!diverged) return std::nullopt;
+  if (const auto most = most_broke_with_the_past(run, agreement, a, b)) return most;
   if (const auto voted = by_votes(run, agreement, a, b, *diverged)) return voted;
   const auto unusual = is_second_unusual(run, agreement, {a, *diverged}, {b, *diverged});
   if (!unusual) return std::nullopt;

@@ -47,8 +47,9 @@ struct ProgramDivergence {
 std::optional<ProgramDivergence> divergence_by_votes(const trace::Run& run, Agreement& agreement,
                                                      std::uint32_t a, std::uint32_t b);
 
-// The same; on a tie or without votes, what the two ranks do in their other rounds decides. Costs
-// one is_usual() more for each of the two.
+// The same, unless most broke with their past (below); on a tie or without votes, what the two
+// ranks do in their other rounds decides. Costs one most_broke_with_the_past() more, and one
+// is_usual() for each of the two.
 std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          Agreement& agreement, std::uint32_t a,
                                                          std::uint32_t b);

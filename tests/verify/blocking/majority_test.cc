@@ -158,6 +158,38 @@ TEST(Majority, ThatComesToANewPartWithinARoundLeftOutItsRest) {
 }
 
 // In a first text, the past shows only that tokens follow each other.
+TEST(Majority, LeavesOutTheCallAfterAFirstCheckpointThatEndsLikeItsRound) {
+  // What the others make now is what they made before the checkpoint: no run of two.
+  const std::string past = repeated("all_reduce n=2; all_reduce n=1; ", 2) + "barrier; ";
+  const std::string skips = "backend nccl; " + past + "all_reduce n=1 open; hung";
+  EXPECT_THAT(judgement_of({"backend nccl; " + past + "all_reduce n=2 open; hung", skips, skips}),
+              HasSubstr("missing-collective error observed culprits=1,2"));
+  // In the first round nothing shows whether a call comes once or twice.
+  const std::string first = "backend nccl; all_reduce n=1; ";
+  EXPECT_THAT(
+      judgement_of({first + "all_reduce n=1 open; hung", first + "all_reduce n=2 open; hung",
+                    first + "all_reduce n=2 open; hung"}),
+      HasSubstr("culprits=0 "));
+}
+
+TEST(Majority, OfOtherStagesIsJudgedByItsOwnPast) {
+  const std::string first = "send n=8 peer=1 async; ";
+  const std::string middle = "recv n=8 peer=0 async; send n=8 peer=2 async; ";
+  const std::string last = "recv n=8 peer=1 async; ";
+  const std::string sums = "all_reduce n=1 async; all_reduce n=2 async; ";
+  const auto job = [&](const std::string& stage, const std::string& now) {
+    return "backend nccl; " + repeated(stage + sums, 3) + stage + "all_reduce n=1 async; " + now;
+  };
+  const std::string skips = "barrier async open; hung";
+  EXPECT_THAT(judgement_of({job(first, "all_reduce n=2 async open; barrier async open; hung"),
+                            job(middle, skips), job(last, skips)}),
+              HasSubstr("missing-collective error observed culprits=1,2"));
+  // Rank 0 alone makes a call that it never made.
+  EXPECT_THAT(judgement_of({job(first, "all_reduce n=4 async open; barrier async open; hung"),
+                            job(middle, skips), job(last, skips)}),
+              HasSubstr("culprits=0 "));
+}
+
 TEST(Majority, OfManyIsNotBlamedByThePastOfOne) {
   const auto ranks = [](int n) {
     std::vector<std::string> out;

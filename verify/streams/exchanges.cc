@@ -69,7 +69,7 @@ Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
   std::set<trace::Rank> peers;
   for (const trace::Call& call : trace.calls) {
     if (run.tables.is_message(call)) {
-      peers.insert(call.peer);
+      if (call.peer != trace.rank) peers.insert(call.peer);  // what it sends itself is no pair's
     } else {
       ++calls[call.group];
     }

@@ -57,6 +57,15 @@ TEST(Exchanges, TheProportionOfARanksMessagesTells) {
   EXPECT_THAT(job.judge("hung"), HasSubstr("p2p-unmatched error observed culprits=1"));
 }
 
+// A rank may send to itself, and a damaged dump may say that it did. Such a message is no pair's.
+TEST(Exchanges, AMessageToItselfIsNoPairs) {
+  Stages job({2, 2});
+  job.add(0, std::string("recv peer=0 n=4 open; ") + Stages::kWaits);
+  job.add(1, repeated("recv peer=0 n=4 open; ", 1) + Stages::kWaits);
+  job.add(2, Stages::kWaits);
+  EXPECT_THAT(job.judge("hung"), HasSubstr("verdict findings"));
+}
+
 // Rank 0 has a micro-batch less, and its messages are in the usual proportion; but rank 2 agrees
 // with rank 1.
 TEST(Exchanges, WhoeverAgreesWithFewerIsOdd) {

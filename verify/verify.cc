@@ -345,10 +345,13 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
       replay_as_recorded(run, groups, agreement, replaying, questions.search);
   std::optional<OddProgram> odd_program;
   std::optional<UnevenExchange> uneven_exchange;
-  if (!where.wait_points.empty()) {
+  // Where nothing completes, calls that pair with the wrong ones keep nobody waiting.
+  const bool waits = !where.wait_points.empty();
+  const bool differ = std::any_of(groups.begin(), groups.end(),
+                                  [](const GroupStreams& g) { return g.classes.size() > 1; });
+  if (waits || (differ && !records_completion(run, semantics)))
     odd_program = find_odd_program(run, agreement);
-    uneven_exchange = find_uneven_exchange(run);
-  }
+  if (waits) uneven_exchange = find_uneven_exchange(run);
   Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
   if (odd_program) context.odd_program = &*odd_program;
   if (uneven_exchange) context.uneven_exchange = &*uneven_exchange;

@@ -331,12 +331,10 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
            common_start(context.run, context.agreement, r, call.rank) == call.call;
   };
   if (std::none_of(point.missing.begin(), point.missing.end(), stopped_before)) return false;
-  const auto by_counts = [&](std::uint32_t r) {
-    return keeps_count(context.run, context.agreement, r, call, context.call(call).step);
-  };
-  const bool is_of_step = by_counts(call.rank) == Usual::yes &&
-                          std::all_of(point.missing.begin(), point.missing.end(),
-                                      [&](auto r) { return by_counts(r) == Usual::no; });
+  const bool is_of_step =
+      std::all_of(point.missing.begin(), point.missing.end(), [&](std::uint32_t r) {
+        return do_counts_tell(context.run, context.agreement, call.rank, r, call);
+      });
   return is_of_step || is_within(context, call);
 }
 

@@ -240,12 +240,9 @@ class Walker {
     const CallRef call = at_.next_call(0);
     const auto most =
         most_broke_with_the_past(at_.run(), at_.agreement(), left_over[0], finished[0]);
-    const auto makes_usual_count = [&](std::uint32_t r) {
-      return keeps_count(at_.run(), at_.agreement(), r, call, at_.next_token(0).step);
-    };
     const bool left_out =
-        (most && most->deviant == finished[0]) || (makes_usual_count(left_over[0]) == Usual::yes &&
-                                                   makes_usual_count(finished[0]) == Usual::no);
+        (most && most->deviant == finished[0]) ||
+        do_counts_tell(at_.run(), at_.agreement(), left_over[0], finished[0], call);
     const bool extra = left_over.size() < finished.size() && !left_out;
     d.kind = extra ? EditKind::extra : EditKind::missing;
     d.singled_out = left_over.size() != finished.size();

@@ -142,12 +142,16 @@ class Choice {
   }
 
   // Whether the others, which are in a later step, skipped the call of this party, and it is not
-  // one too many: it is familiar, or the others make it in a step to come. In a first step nothing
-  // else shows which of the two it is.
+  // one too many: it is familiar, and not just the one before it once more, or the others make it
+  // in a step to come. In a first step nothing else shows which of the two it is.
   bool was_skipped(std::size_t party) {
     const std::size_t cursor = parties_[party][0];
-    if (at_.was_made_before(cursor)) return true;
+    const std::size_t next = at_.cursors()[cursor].next;
     const Token call = at_.next_token(cursor);
+    if (next > 0 &&
+        same_call(at_.agreement(), at_.sequence(cursor).token(next - 1), call, /*with_step=*/true))
+      return false;
+    if (at_.was_made_before(cursor)) return true;
     return std::any_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
       const std::size_t other = at_.longest(parties_[p]);
       return p != party && at_.sequence(other).seen_after(at_.cursors()[other].next, call);

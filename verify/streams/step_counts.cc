@@ -2,56 +2,81 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
-Usual keeps_count(const trace::Run& run, Agreement& agreement, std::uint32_t rank, CallRef like,
-                  std::int32_t step) {
+namespace {
+
+// How many calls like `like` a rank made in each of its steps.
+struct StepCounts {
+  std::map<std::int32_t, std::size_t> calls;  // by step; those that are known as a whole
+  std::size_t in_step = 0;                    // of the step that is asked for
+  bool is_whole = true;                       // that step was recorded; else it may lack calls
+};
+
+// Nothing where such calls lack a step.
+std::optional<StepCounts> counts_of(const trace::Run& run, Agreement& agreement, std::uint32_t rank,
+                                    CallRef like, std::int32_t step) {
   const trace::RankTrace& trace = run.ranks[rank];
   const trace::Call& wanted = run.ranks[like.rank].calls[like.call];
-  std::map<std::int32_t, std::size_t> by_step;
+  StepCounts out;
   std::int32_t first = trace::kNone, last = trace::kNone;
   for (const trace::Call& call : trace.calls) {
-    if (call.step != trace::kNone) {
-      if (first == trace::kNone) first = call.step;
-      last = call.step;
-    }
     const bool is_like = is_same_of_program(agreement, call, wanted);
-    if (is_like && call.step == trace::kNone) return Usual::unknown;
+    if (call.step == trace::kNone) {
+      if (is_like) return std::nullopt;
+      continue;
+    }
+    if (first == trace::kNone) first = call.step;
+    last = call.step;
     // A step without such calls counts, too: a barrier may come in every second one.
-    if (call.step != trace::kNone) by_step[call.step] += is_like ? 1 : 0;
+    out.calls[call.step] += is_like ? 1 : 0;
   }
-  const std::size_t made = by_step[step];
-  by_step.erase(step);
-  const bool ended = trace.end == trace::End::clean;
-  if (!ended && last != step) by_step.erase(last);
-  if (!is_known_from_its_start(trace)) {
-    if (first == step) return Usual::unknown;
-    by_step.erase(first);
+  if (const auto found = out.calls.find(step); found != out.calls.end()) {
+    out.in_step = found->second;
+    out.calls.erase(found);
   }
-  if (by_step.size() < 2) return Usual::unknown;
-  const std::size_t usual = by_step.begin()->second;
-  for (const auto& [other, calls] : by_step)
-    if (calls != usual) return Usual::unknown;
-  if (made < usual && last == step && !ended) return Usual::unknown;
-  return made == usual ? Usual::yes : Usual::no;
+  const auto may_lack = [&](std::int32_t partial) {
+    out.calls.erase(partial);
+    if (partial == step) out.is_whole = false;
+  };
+  if (trace.end != trace::End::clean) may_lack(last);
+  if (!is_known_from_its_start(trace)) may_lack(first);
+  return out;
+}
+
+}  // namespace
+
+bool do_counts_tell(const trace::Run& run, Agreement& agreement, std::uint32_t usual,
+                    std::uint32_t deviant, CallRef like) {
+  constexpr std::size_t kMinSteps = 2;  // that show what is usual
+  const std::int32_t step = run.ranks[like.rank].calls[like.call].step;
+  if (step == trace::kNone) return false;
+  const auto own = counts_of(run, agreement, usual, like, step);
+  const auto other = counts_of(run, agreement, deviant, like, step);
+  if (!own || !other || own->in_step == other->in_step) return false;
+  std::set<std::int32_t> steps;
+  for (const StepCounts* const counts : {&*own, &*other}) {
+    for (const auto& [number, calls] : counts->calls) {
+      if (calls != own->in_step) return false;
+      steps.insert(number);
+    }
+  }
+  return steps.size() >= kMinSteps && (other->is_whole || other->in_step > own->in_step);
 }
 
 Expected expected_by_counts(const trace::Run& run, Agreement& agreement, CallRef first,
                             CallRef second) {
-  // Whether `own` is expected, and what the other rank did instead is not.
-  const auto is_expected = [&](CallRef own, CallRef other) {
-    const auto counts = [&](CallRef like, Usual of_own, Usual of_other) {
-      const std::int32_t step = run.ranks[like.rank].calls[like.call].step;
-      return step != trace::kNone && keeps_count(run, agreement, own.rank, like, step) == of_own &&
-             keeps_count(run, agreement, other.rank, like, step) == of_other;
-    };
-    return counts(own, Usual::yes, Usual::no) || counts(other, Usual::yes, Usual::no);
+  const auto tell = [&](std::uint32_t usual, std::uint32_t deviant) {
+    return do_counts_tell(run, agreement, usual, deviant, first) ||
+           do_counts_tell(run, agreement, usual, deviant, second);
   };
-  const bool is_first = is_expected(first, second);
-  if (is_first == is_expected(second, first)) return Expected::unknown;
+  const bool is_first = tell(first.rank, second.rank);
+  if (is_first == tell(second.rank, first.rank)) return Expected::unknown;
   return is_first ? Expected::first : Expected::second;
 }
 

@@ -16,16 +16,15 @@
 
 namespace lockstep::verify {
 
-// Whether a rank (index) makes as many calls like `like`, a call of any rank, in that step as in
-// all of its others, of which two or more must be known as a whole. unknown: where calls lack a
-// step, where other steps differ from each other, or where the rank stopped in that step with fewer
-// calls than usual. O(calls of the rank).
-Usual keeps_count(const trace::Run& run, Agreement& agreement, std::uint32_t rank, CallRef like,
-                  std::int32_t step);
+// Whether rank `usual` (an index, as `deviant` is) makes as many calls like `like`, a call of any
+// rank, in its step as both ranks do in their other steps, and `deviant` another number. False
+// where calls lack a step, where fewer than two other steps are known, where these differ from each
+// other, or where `deviant` stopped in that step and may have made more. O(calls of both).
+bool do_counts_tell(const trace::Run& run, Agreement& agreement, std::uint32_t usual,
+                    std::uint32_t deviant, CallRef like);
 
-// Which of two calls, at which two ranks diverge, is expected by these counts. first: the first
-// rank makes the usual number of calls like its own in that step, and the second one does not; or
-// it is the second one that makes too many like its own. O(calls of both).
+// Which of two calls, at which two ranks diverge, is that of the rank that makes the usual number
+// of calls like either in that step. O(calls of both).
 Expected expected_by_counts(const trace::Run& run, Agreement& agreement, CallRef first,
                             CallRef second);
 

@@ -68,6 +68,21 @@ TEST(StepCounts, TellNothingWhereStepsDiffer) {
               HasSubstr("extra-collective error observed culprits=0"));
 }
 
+TEST(StepCounts, OfBothRanksShowWhatIsUsual) {
+  // Rank 1 has only one other step that is known as a whole.
+  EXPECT_THAT(judge({steps({2, 2, 2}, kClean), steps({3, 2, 2}, kHung, true)}),
+              HasSubstr("extra-collective error observed culprits=1 group=world seq=2 step=0"));
+}
+
+TEST(StepCounts, ACallOnceMoreMayBeOneTooMany) {
+  // Rank 0 goes on to its next step. Whether it left out the second n=4, nothing shows.
+  const std::string first = "backend nccl; all_reduce n=8 step=0; all_reduce n=4 step=0; ";
+  const std::string said = judge(
+      {first + "all_reduce n=8 open step=1; hung", first + "all_reduce n=4 open step=0; hung"});
+  EXPECT_THAT(said, HasSubstr("verdict findings"));
+  EXPECT_THAT(said, Not(HasSubstr("culprits=0 ")));
+}
+
 TEST(StepCounts, OfOneOtherStepAreNotEnough) {
   EXPECT_THAT(judge({steps({3, 3}, kHung, true), steps({3, 2}, kClean)}),
               Not(HasSubstr("missing-collective error observed culprits=1")));

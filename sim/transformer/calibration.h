@@ -49,7 +49,7 @@ struct CostParameters : Interconnect {
   double network_speed = 1;         // … of calls between nodes
   double stage_handover = 2e-4;     // s for which a send and a receive occupy a pipeline stage
   double compiled_traffic = 0.6;    // share of element-wise bytes left after a compiler's fusion
-  double fp8_gain = 1.5;            // speed of linear layers in 8 bits over 16 bits
+  double fp8_gain = 1.5;            // speed of multiplying in 8 bits, in linear layers
   double overlap_slowdown = 0.1;    // share of hidden communication that slows computing down
   double reserved_memory = 3e9;     // bytes of context, libraries and fragmentation
   std::vector<Machine::Slow> slow;  // GPUs whose kernels take longer

@@ -13,15 +13,17 @@ constexpr double kMaxBytes = 1e18;  // of a call: far beyond any, and within 64 
 
 }  // namespace
 
-double gemm_seconds(const CostParameters& cost, const Gemm& gemm, double speed) {
+double gemm_seconds(const CostParameters& cost, const Gemm& gemm, bool fp8) {
   constexpr double kTile = 128;  // rows and columns of the result that one processor computes
   const double tiles =
       std::ceil(gemm.rows / kTile) * std::ceil(gemm.columns / kTile) * std::max(gemm.batch, 1.0);
   // Example: 110 tiles on 108 processors take two waves, with 51 % of the processors busy.
   const double waves = std::ceil(tiles / cost.processors);
   const double filled = tiles / (waves * cost.processors);
+  // What is not faster in 8 bits: loading and storing at the ends of a tile.
+  const double speed = fp8 ? cost.fp8_gain : 1;
   const double efficiency =
-      cost.gemm_efficiency * filled * gemm.depth / (gemm.depth + cost.gemm_half_depth);
+      cost.gemm_efficiency * filled * gemm.depth / (gemm.depth + speed * cost.gemm_half_depth);
   const double bytes =
       2 * gemm.batch *
       (gemm.rows * gemm.depth + gemm.depth * gemm.columns + gemm.rows * gemm.columns);

@@ -19,8 +19,8 @@ struct Gemm {
 // Time of a product. Tiles of 128 x 128 go to the processors in waves, and the last wave may be
 // mostly empty (NVIDIA, "Matrix multiplication background user's guide", wave quantization). A
 // short inner dimension does not fill the pipeline of loads. At least the time to read and write
-// the 16-bit operands. `speed` multiplies the peak, for 8-bit products.
-double gemm_seconds(const CostParameters& cost, const Gemm& gemm, double speed = 1);
+// the 16-bit operands. With `fp8`, of 8-bit operands, multiplying is `fp8_gain` times as fast.
+double gemm_seconds(const CostParameters& cost, const Gemm& gemm, bool fp8 = false);
 
 // Time of element-wise kernels that read and write `bytes` in total.
 double traffic_seconds(const CostParameters& cost, double bytes);

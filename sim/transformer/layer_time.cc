@@ -79,18 +79,26 @@ std::vector<Gemm> linear(const Transformer& model, const Sizes& s) {
   return out;
 }
 
-double forward_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, double speed) {
+// An operand of an 8-bit product is cast first, and transposed for the product of the other
+// direction: 2 bytes read, twice one written (Transformer Engine, cast_transpose).
+double cast_seconds(const CostParameters& cost, double elements, bool fp8) {
+  return fp8 ? traffic_seconds(cost, 4 * elements) : 0;
+}
+
+double forward_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, bool fp8) {
   double seconds = 0;
-  for (const Gemm& gemm : gemms) seconds += gemm_seconds(cost, gemm, speed);
+  for (const Gemm& g : gemms)
+    seconds += gemm_seconds(cost, g, fp8) + cast_seconds(cost, g.rows * g.depth * g.batch, fp8);
   return seconds;
 }
 
 // Gradients of the input and of the weights.
-double backward_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, double speed) {
+double backward_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, bool fp8) {
   double seconds = 0;
   for (const Gemm& g : gemms)
-    seconds += gemm_seconds(cost, {g.rows, g.depth, g.columns, g.batch}, speed) +
-               gemm_seconds(cost, {g.depth, g.columns, g.rows, g.batch}, speed);
+    seconds += gemm_seconds(cost, {g.rows, g.depth, g.columns, g.batch}, fp8) +
+               gemm_seconds(cost, {g.depth, g.columns, g.rows, g.batch}, fp8) +
+               cast_seconds(cost, g.rows * g.columns * g.batch, fp8);
   return seconds;
 }
 
@@ -123,20 +131,26 @@ Directions attention(const Transformer& model, const TrainingPlan& plan,
   const double count = rows * columns * batch;
   const double more = fuses_softmax(model, plan) ? 0 : kUnfused;
   const std::vector<Gemm> both = {scores, values};
-  return {forward_seconds(cost, both, 1) +
+  return {forward_seconds(cost, both, false) +
               traffic_seconds(cost, cost.attention_traffic * count * (kScoreForward + more)),
-          backward_seconds(cost, both, 1) +
+          backward_seconds(cost, both, false) +
               traffic_seconds(cost, cost.attention_traffic * count * (kScoreBackward + more))};
 }
 
 // The collectives of the activations over the tensor ranks, in one direction: two all-reduces per
-// layer. If they overlap the products, only the slowdown that they cause counts.
+// layer. With sequence parallelism each is an all-gather, before a product, and a reduce-scatter
+// after one, each half of it. What an 8-bit product needs is gathered in 8 bits (Transformer
+// Engine, torchao's float8_tensor_parallel.py); sums are in 16. If they overlap the products, only
+// the slowdown that they cause counts.
 double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   const Group tensor = group_of(cost, plan.tensor, 1, plan.ranks());
-  const auto sum = [&](double tokens) {
-    return collective_seconds(cost, trace::Op::all_reduce, 2 * tokens * s.hidden, tensor);
+  const bool short_gathers = plan.fp8 && plan.sequence_parallel;
+  const auto sum = [&](double elements) {
+    const double whole = collective_seconds(cost, trace::Op::all_reduce, 2 * elements, tensor);
+    if (!short_gathers) return whole;
+    return (whole + collective_seconds(cost, trace::Op::all_reduce, elements, tensor)) / 2;
   };
-  const double seconds = sum(s.tokens) + sum(s.block_tokens);
+  const double seconds = sum(s.tokens * s.hidden) + sum(s.block_tokens * s.hidden);
   return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
 }
 
@@ -210,9 +224,9 @@ Directions plain_merging(const TrainingPlan& plan) {
 // every second of the products wq, wk, wv, wo, w1, w3, w2: wk, wo and w3. In `gemms`, wq, wk and wv
 // are one product, and w1 and w3 another.
 double every_second_product(const CostParameters& cost, const Sizes& s,
-                            const std::vector<Gemm>& gemms, double speed) {
-  return gemm_seconds(cost, gemms[0], speed) * s.kv / (s.hidden + 2 * s.kv) +
-         gemm_seconds(cost, gemms[1], speed) + gemm_seconds(cost, gemms[2], speed) / 2;
+                            const std::vector<Gemm>& gemms, bool fp8) {
+  return gemm_seconds(cost, gemms[0], fp8) * s.kv / (s.hidden + 2 * s.kv) +
+         gemm_seconds(cost, gemms[1], fp8) + gemm_seconds(cost, gemms[2], fp8) / 2;
 }
 
 }  // namespace
@@ -221,7 +235,6 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
                        const CostParameters& cost) {
   const Sizes s = sizes_of(model, plan);
   const std::vector<Gemm> gemms = linear(model, s);
-  const double speed = plan.fp8 ? cost.fp8_gain : 1;
   const Directions attends = attention(model, plan, cost);
   // The share of the element-wise traffic that remains after torch.compile fused kernels.
   const double compiled = plan.compiled ? cost.compiled_traffic : 1;
@@ -239,9 +252,9 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   const Directions merging = plain_merging(plan);
   const bool fused = model.fused_attention || fuses_softmax(model, plan);
   LayerTimes times;
-  times.forward.kernels = forward_seconds(cost, gemms, speed) + attends.forward +
+  times.forward.kernels = forward_seconds(cost, gemms, plan.fp8) + attends.forward +
                           seconds(traffic.forward, merging.forward) + sorting;
-  times.backward.kernels = backward_seconds(cost, gemms, speed) + attends.backward +
+  times.backward.kernels = backward_seconds(cost, gemms, plan.fp8) + attends.backward +
                            seconds(traffic.backward, merging.backward) + sorting;
   times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
   const Directions context = context_seconds(plan, cost, s);
@@ -258,7 +271,7 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   // fused attention.
   if (plan.recompute == Recompute::selective && model.gated) {
     times.recompute.kernels =
-        every_second_product(cost, s, gemms, speed) + seconds(traffic.forward, 0);
+        every_second_product(cost, s, gemms, plan.fp8) + seconds(traffic.forward, 0);
     // With sequence parallelism an all-gather is half of an all-reduce.
     times.recompute.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
     times.recompute.launches = times.forward.launches / 2;

@@ -15,11 +15,19 @@ namespace lockstep::sim {
 
 namespace {
 
-using nlohmann::json;
+// Whether the row has the second of two words; without the key it has the first.
+bool one_of(TableRow& row, const char* key, const char* first, const char* second) {
+  const std::string value = row.text(key, first);
+  if (value != first && value != second)
+    row.refuse(fmt::format("{} \"{}\" is not known", key, printable(value)),
+               fmt::format("write {} or {}", first, second));
+  return value == second;
+}
 
 // {"model": "llama3-405b", "layers": 42, "gpus": 192, "tp": 8, "pp": 3, "cp": 2, "vp": 7,
 //  "mbs": 1, "gbs": 252, "seq": 8192, "dtype": "bf16", "step_s": 16.93}; layers, cp, vp and mbs may
-// be left out.
+// be left out, and so may what a job has otherwise than the published model or NVIDIA's recipes:
+// "vocab": 51200, "kv_heads": 16, "split": "short_ends", "tensor_calls": "exposed".
 MeasuredStep nemo_step(TableRow& row) {
   MeasuredStep step;
   const std::string name = row.text("model");
@@ -28,7 +36,12 @@ MeasuredStep nemo_step(TableRow& row) {
   else
     row.refuse(fmt::format("model \"{}\" is not known", printable(name)),
                fmt::format("known are {}", join_and(published_model_names())));
-  step.model.layers = row.count("layers", std::max<std::int64_t>(step.model.layers, 1));
+  const auto count = [&](const char* key, std::int64_t published) {
+    return row.count(key, std::max<std::int64_t>(published, 1));
+  };
+  step.model.layers = count("layers", step.model.layers);
+  step.model.vocabulary = count("vocab", step.model.vocabulary);
+  step.model.kv_heads = count("kv_heads", step.model.kv_heads);
   // Transformer Engine's attention is fused, also for GPTs.
   step.model.fused_attention = step.model.causal = true;
   TrainingPlan& plan = step.plan;
@@ -37,11 +50,7 @@ MeasuredStep nemo_step(TableRow& row) {
   plan.context = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("cp", 1), 1 << 15));
   plan.chunks = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("vp", 1), 1 << 14));
   if (plan.chunks > 1) plan.schedule = PipelineSchedule::interleaved;
-  const std::string split = row.text("split", "even");
-  if (split != "even" && split != "short_ends")
-    row.refuse(fmt::format("split \"{}\" is not known", printable(split)),
-               "write even or short_ends");
-  plan.short_ends = split == "short_ends";
+  plan.short_ends = one_of(row, "split", "even", "short_ends");
   const std::int64_t gpus = row.count("gpus");
   const std::int64_t rest = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
   if (gpus % rest != 0)
@@ -51,21 +60,21 @@ MeasuredStep nemo_step(TableRow& row) {
   plan.micro_batch = row.count("mbs", 1);
   plan.global_batch = row.count("gbs");
   plan.sequence = row.count("seq");
-  const std::string dtype = row.text("dtype", "bf16");
-  if (dtype != "bf16" && dtype != "fp8")
-    row.refuse(fmt::format("dtype \"{}\" is not known", printable(dtype)), "write bf16 or fp8");
-  plan.fp8 = dtype == "fp8";
-  // NeMo's recipes: Megatron's distributed optimizer, all communication overlapped where possible,
-  // and kernels fused by Transformer Engine.
+  plan.fp8 = one_of(row, "dtype", "bf16", "fp8");
+  // NeMo's recipes: Megatron's distributed optimizer, gradients in bfloat16 (grad_reduce_in_fp32 is
+  // off), all communication overlapped where possible, and kernels fused by Transformer Engine.
   plan.sharding = Sharding::zero1;
-  plan.sequence_parallel = plan.overlapped_tensor = plan.tensor > 1;
+  plan.short_gradients = true;
+  plan.sequence_parallel = plan.tensor > 1;
+  plan.overlapped_tensor = !one_of(row, "tensor_calls", "overlapped", "exposed") && plan.tensor > 1;
   plan.overlapped_gradients = plan.overlapped_context = true;
   plan.overlapped_pipeline = plan.chunks > 1;
   plan.compiled = true;
   step.seconds = row.number("step_s");
-  step.label = fmt::format("{}, {} layers, {} GPUs, B {}, b {}, t {} c {} d {} p {} x {}, {}", name,
-                           step.model.layers, gpus, plan.global_batch, plan.micro_batch,
-                           plan.tensor, plan.context, plan.data, plan.pipeline, plan.chunks, dtype);
+  step.label =
+      fmt::format("{}, {} layers, {} GPUs, B {}, b {}, t {} c {} d {} p {} x {}, {}", name,
+                  step.model.layers, gpus, plan.global_batch, plan.micro_batch, plan.tensor,
+                  plan.context, plan.data, plan.pipeline, plan.chunks, plan.fp8 ? "fp8" : "bf16");
   return step;
 }
 

@@ -47,6 +47,13 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
   }
 }
 
+// torchtitan's generate_split_points() at the end of 2024 (parallelisms/pipelining_utils.py) gives
+// what layers are left over to the pieces after the first one. 126 layers over 8 or 16 pieces leave
+// 6 or 14: all but the first and the last piece have one more.
+bool splits_with_short_ends(const Transformer& model, const TrainingPlan& plan) {
+  return plan.pieces() > 2 && model.layers % plan.pieces() == plan.pieces() - 2;
+}
+
 Result<MeasuredStep> read_step(TableRow& row) {
   MeasuredStep step;
   const std::string name = row.text("model");
@@ -60,6 +67,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
                "known are 8B, 70B and 405B");
   set_parallelism(step, row);
   TrainingPlan& plan = step.plan;
+  plan.short_ends = splits_with_short_ends(step.model, plan);
   plan.sharding = Sharding::zero3;
   plan.sequence_parallel = plan.tensor > 1;
   const std::string kept = row.text("ac", "none");

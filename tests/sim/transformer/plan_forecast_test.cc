@@ -59,9 +59,10 @@ recompute: {}
 dtype: {}
 compile: {}
 kernels: {}
-{})",
+{}{})",
       model, p.sequence, parallelism, p.micro_batch, p.global_batch, recompute,
-      p.fp8 ? "float8" : "bfloat16", p.compiled, p.plain_kernels ? "pytorch" : "fused", more);
+      p.fp8 ? "float8" : "bfloat16", p.compiled, p.plain_kernels ? "pytorch" : "fused",
+      p.short_gradients ? "gradient_dtype: bfloat16\n" : "", more);
 }
 
 Result<PlanForecast> forecast_of(const std::string& text, const Calibration& calibration) {
@@ -176,12 +177,13 @@ TEST(PlanForecast, TheBubbleIsTheSchedules) {
 // arXiv 1910.02054: 16 bytes a parameter; 2 + 2 + 12 divided as ZeRO-1, 2 and 3 say.
 TEST(PlanForecast, StatesAreZerosSixteenBytes) {
   const double count = static_cast<double>(parameters(forecast_model()));
-  std::string more = "gradient_dtype: bfloat16\n";
+  bool short_gradients = true;
   const auto states = [&](Sharding zero) {
     TrainingPlan p = layout();
     p.data = 8;
     p.sharding = zero;
-    const PlanForecast f = forecast(forecast_model(), p, more);
+    p.short_gradients = short_gradients;
+    const PlanForecast f = forecast(forecast_model(), p);
     return std::vector<double>{part(f.memory, "parameters") / count,
                                part(f.memory, "gradients") / count,
                                part(f.memory, "optimizer") / count};
@@ -197,7 +199,7 @@ TEST(PlanForecast, StatesAreZerosSixteenBytes) {
   EXPECT_THAT(states(Sharding::zero2), are(2, 0.25, 1.5));
   EXPECT_THAT(states(Sharding::zero3), are(0.5, 0.5, 1));
   // In float32, as they are summed unless the plan says otherwise.
-  more.clear();
+  short_gradients = false;
   EXPECT_THAT(states(Sharding::none), are(2, 4, 12));
   EXPECT_THAT(states(Sharding::zero3), are(0.5, 0.5, 1));
 }
@@ -207,7 +209,8 @@ TEST(PlanForecast, ShortGradientsHalveTheirExchange) {
   TrainingPlan p = layout();
   p.data = 8;
   const PlanForecast whole = forecast(forecast_model(), p);
-  const PlanForecast half = forecast(forecast_model(), p, "gradient_dtype: bfloat16\n");
+  p.short_gradients = true;
+  const PlanForecast half = forecast(forecast_model(), p);
   EXPECT_NEAR(part(half.time, "data_parallel") / part(whole.time, "data_parallel"), 0.5, 0.05);
   EXPECT_NEAR(part(half.memory, "gradients") / part(whole.memory, "gradients"), 0.5, 1e-9);
 }
@@ -339,7 +342,7 @@ constexpr const char* kSmallNemo = R"json({"framework":"NeMo","rows":[
 {"model":"llama3-405b","layers":42,"gpus":192,"tp":8,"pp":3,"cp":2,"vp":7,"gbs":252,"seq":8192,
  "step_s":1},
 {"model":"llama3-405b","gpus":256,"tp":4,"pp":8,"cp":2,"vp":8,"split":"short_ends","gbs":576,
- "seq":8192,"step_s":1},
+ "seq":8192,"vocab":32000,"kv_heads":16,"tensor_calls":"exposed","step_s":1},
 {"model":"gpt3-175b","gpus":128,"tp":4,"pp":8,"vp":12,"gbs":256,"seq":2048,"dtype":"fp8",
  "step_s":1}]})json";
 

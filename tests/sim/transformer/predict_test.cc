@@ -40,6 +40,20 @@ TEST(Gemm, TakesAtLeastTheTimeToMoveItsOperands) {
   EXPECT_DOUBLE_EQ(gemm_seconds(cost, {128, 128, 128}), 2.0 * 3 * 128 * 128 / 1e9);
 }
 
+// The ends of a tile take as long: of a shallow product less is won.
+TEST(Gemm, In8BitsOnlyMultiplyingIsFaster) {
+  CostParameters cost = plain();
+  cost.gemm_half_depth = 512;
+  cost.memory_bandwidth = 1e14;
+  cost.fp8_gain = 1.6;
+  const auto gain = [&](double depth) {
+    const Gemm gemm{108 * 128.0, 128, depth};
+    return gemm_seconds(cost, gemm) / gemm_seconds(cost, gemm, true);
+  };
+  EXPECT_NEAR(gain(512), 2 / (1 / 1.6 + 1), 1e-9);
+  EXPECT_NEAR(gain(1e6), 1.6, 1e-3);
+}
+
 TEST(Groups, AreWithinANodeOrBringANetworkCardEach) {
   const CostParameters cost;  // 8 ranks a node
   EXPECT_EQ(group_of(cost, 8, 1).per_node, 8);
@@ -100,6 +114,41 @@ TEST(Layer, RecomputationTakesTime) {
   of.recompute = Recompute::full;
   EXPECT_LT(none, selective);
   EXPECT_LT(selective, seconds(of));
+}
+
+// Casting takes as long as the operands are wide, multiplying grows with the square. Attention
+// stays in 16 bits.
+TEST(Layer, GainsMoreFrom8BitsTheWiderItIs) {
+  const CostParameters cost;
+  TrainingPlan of = predicted_plan();
+  const auto gain = [&](std::int64_t hidden) {
+    Transformer model = small_transformer();
+    model.hidden = hidden;
+    model.ffn = 4 * hidden;
+    of.fp8 = false;
+    const LayerTimes in_16 = layer_times(model, of, cost);
+    of.fp8 = true;
+    const LayerTimes in_8 = layer_times(model, of, cost);
+    EXPECT_EQ(in_8.forward.attention, in_16.forward.attention);
+    return (in_16.forward.kernels + in_16.backward.kernels) /
+           (in_8.forward.kernels + in_8.backward.kernels);
+  };
+  EXPECT_GT(gain(8192), 1.05 * gain(2048));
+  EXPECT_LT(gain(8192), cost.fp8_gain);
+}
+
+// Of an all-reduce's two halves the all-gather, which only sequence parallelism has as a call.
+TEST(Layer, Gathers8BitOperandsIn8Bits) {
+  TrainingPlan of = predicted_plan();
+  of.tensor = 2;
+  const auto calls = [&](bool fp8, bool split) {
+    of.fp8 = fp8;
+    of.sequence_parallel = split;
+    return layer_times(small_transformer(), of, {}).forward.tensor;
+  };
+  EXPECT_EQ(calls(true, false), calls(false, false));
+  EXPECT_LT(calls(true, true), calls(false, true));
+  EXPECT_GT(calls(true, true), 0.75 * calls(false, true));
 }
 
 TEST(Layer, TheFusedSoftmaxNeedsAMultipleOfFour) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/transformer/measured_table.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
@@ -115,6 +116,9 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
       {R"json({"framework":"NeMo","rows":[{"model":"llama3-8b","gpus":8,"tp":1,"pp":1,"gbs":8,
                "seq":8192,"split":"odd","step_s":1}]})json",
        "split \"odd\" is not known"},
+      {R"json({"framework":"NeMo","rows":[{"model":"llama3-8b","gpus":8,"tp":1,"pp":1,"gbs":8,
+               "seq":8192,"tensor_calls":"hidden","step_s":1}]})json",
+       "tensor_calls \"hidden\" is not known"},
       {R"json({"columns":["bytes"],"machines":{"a":3}})json", "is not an object"},
       {R"json({"columns":["bytes"],"machines":{"a":{"x":[]}}})json", "not a number of GPUs"},
       {R"json({"columns":["bytes","time_oop_us"],"machines":{"a":{"8":[[-1,2]]}}})json", "above 0"},
@@ -132,6 +136,34 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
     EXPECT_EQ(
         cli::run_lockstep({"calibrate", "check", file("cut.json", whole.substr(0, cut))}).status,
         2);
+}
+
+// 126 layers over 8 stages: 15 on the first and the last, 16 on the others. 32 divide.
+TEST(MeasuredTables, SplitTorchtitansLayersAsItDid) {
+  const MeasuredTable table = *parse_measured_table(
+      R"json({"hardware":"H100","rows":[
+      {"model":"405B","gpus":512,"tp":8,"pp":8,"local_batch":32,"tps_gpu":1},
+      {"model":"8B","gpus":32,"pp":4,"local_batch":32,"tps_gpu":1}]})json",
+      "table.json");
+  EXPECT_TRUE(table.steps[0].plan.short_ends);
+  EXPECT_FALSE(table.steps[1].plan.short_ends);
+}
+
+TEST(MeasuredTables, OfNemoHaveWhatTheirJobsHad) {
+  const MeasuredTable table = *parse_measured_table(
+      R"json({"framework":"NeMo","rows":[
+      {"model":"llama3-405b","gpus":256,"tp":4,"pp":8,"cp":2,"vp":8,"gbs":576,"seq":8192,
+       "split":"short_ends","vocab":32000,"kv_heads":16,"tensor_calls":"exposed","step_s":1},
+      {"model":"llama3-8b","gpus":8,"tp":2,"pp":1,"gbs":8,"seq":8192,"step_s":1}]})json",
+      "table.json");
+  const MeasuredStep &changed = table.steps[0], &published = table.steps[1];
+  EXPECT_EQ(changed.model.vocabulary, 32000);
+  EXPECT_EQ(changed.model.kv_heads, 16);
+  EXPECT_FALSE(changed.plan.overlapped_tensor);
+  EXPECT_TRUE(changed.plan.short_gradients);
+  EXPECT_EQ(published.model.vocabulary, 128256);
+  EXPECT_EQ(published.model.kv_heads, 8);
+  EXPECT_TRUE(published.plan.overlapped_tensor);
 }
 
 TEST_F(SimulateTable, PublishedTablesArePredictedWithinTheirGoals) {

@@ -138,6 +138,23 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
         2);
 }
 
+// vTrain's rows do not say what was recomputed: nothing in its table of one node, everything in
+// that of several, and in Megatron's.
+TEST(MeasuredTables, SayWhatIsRecomputed) {
+  const auto recompute = [](const char* text) {
+    return parse_measured_table(text, "table.json")->steps.front().plan.recompute;
+  };
+  const std::string vtrain =
+      R"json({"columns":["# GPUs","global batch","micro batch","hidden size","attention heads",
+      "# layers","sequence length","tensor parallelism","data parallelism","pipeline parallelism",
+      "iteration time (ms)"],"rows":[[2,8,2,1024,16,4,1024,1,2,1,60])json";
+  EXPECT_EQ(recompute((vtrain + "]}").c_str()), Recompute::none);
+  EXPECT_EQ(recompute((vtrain + ",[16,32,2,1024,16,4,1024,1,16,1,60]]}").c_str()), Recompute::full);
+  EXPECT_EQ(recompute(R"json({"seq":2048,"vocab":51200,"columns":["heads","hidden","layers","tp",
+      "pp","gpus","batch","iteration_s_derived"],"rows":[[24,2304,24,1,1,8,512,1]]})json"),
+            Recompute::full);
+}
+
 // 126 layers over 8 stages: 15 on the first and the last, 16 on the others. 32 divide.
 TEST(MeasuredTables, SplitTorchtitansLayersAsItDid) {
   const MeasuredTable table = *parse_measured_table(

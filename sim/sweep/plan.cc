@@ -40,7 +40,8 @@ Result<Variation::Document> scenario_document(const SourceFile& scenario) {
   Variation::Document out{scenario.file, std::move(document->value), {}};
   out.check = [spots = std::move(document->spots),
                schema = Json::parse(runtime::scenario_schema())](const Json& changed) {
-    return check_against_schema({changed, spots}, schema);
+    return check_against_schema({changed, spots}, schema,
+                                "`lockstep scenario --schema` has all keys");
   };
   return out;
 }

@@ -59,10 +59,12 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
     if (!parsed) return parsed.error();
     name = parsed->name;
   }
-  const auto check = [spots = document->spots,
+  const auto check = [spots = document->spots, towers,
                       schema = towers ? multimodal_plan_schema()
                                       : Json::parse(plan_schema())](const Json& changed) {
-    return check_against_schema({changed, spots}, schema);
+    return check_against_schema({changed, spots}, schema,
+                                towers ? "docs/reference/multimodal-plan.md has all keys"
+                                       : "docs/reference/plan.md has all keys");
   };
   Variation::Subject subject{name,
                              {plan.file, document->value, check},

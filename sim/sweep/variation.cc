@@ -402,8 +402,9 @@ Result<std::vector<Json>> expand_values(const Json& list) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (std::find(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i), out[i]) !=
         out.begin() + static_cast<std::ptrdiff_t>(i))
-      return Error{
-          fmt::format("the value {} is given twice", printable(value_text(out[i]))), {}, ""};
+      return Error{fmt::format("the value {} is given twice", printable(value_text(out[i]))),
+                   {},
+                   "give each value once; ranges have those between their ends, too"};
   }
   return out;
 }

@@ -82,6 +82,11 @@ TEST_F(SweepCommand, WhatCannotBeReadIsRefused) {
   expect_refused({"--machine", LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml"}, "given twice");
 }
 
+TEST_F(SweepCommand, WhatCannotBeVariedIsRefusedWithAFix) {
+  expect_refused({"--vary", "ranks=2,2"}, "fix: give each value once");
+  expect_refused({"--vary", "ranks=2.5"}, "fix: `lockstep scenario --schema` has all keys");
+}
+
 TEST_F(SweepCommand, AGridThatIsTooLargeToTryAsksForASearch) {
   expect_refused({"--vary", "ranks=1..1000", "--vary", "train.batch_size=1..1000"},
                  "1,000,000 points");

@@ -73,8 +73,17 @@ double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan
 
 double logit_bytes(const Transformer& model, const TrainingPlan& plan) {
   // 16-bit logits, float32 logits, their log-softmax and its gradient.
-  return static_cast<double>(plan.tokens()) * static_cast<double>(model.vocabulary) / plan.tensor *
-         (2 + 4 + 4 + 4);
+  double each = 2 + 4 + 4 + 4;
+  double inputs = 0;
+  if (plan.plain_kernels && plan.tensor > 1) {
+    // PyTorch's loss over logits that are split (torch/distributed/tensor/parallel/loss.py) holds
+    // one more in float32, backward the sum of the gradient's two terms. The product before it
+    // keeps its gathered input.
+    each += 4;
+    inputs = 2 * width_bytes(model, plan);
+  }
+  return inputs + each * static_cast<double>(plan.tokens()) *
+                      static_cast<double>(model.vocabulary) / plan.tensor;
 }
 
 StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan) {
@@ -131,10 +140,12 @@ StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
   use.state = state_bytes(model, plan);
   if (plan.sharding == Sharding::zero3) {
     // A pipeline stage keeps its gathered 16-bit weights over all micro-batches and sums gradients
-    // in float32: 2 + 4 bytes. Otherwise two layers are gathered: the running one and the
-    // prefetched one.
+    // in float32: 2 + 4 bytes. Otherwise two layers are gathered, the running one and the
+    // prefetched one, and the tables of the embedding and the logits: they belong to the root,
+    // which FSDP does not shard again after the forward (torch/distributed/fsdp/_fully_shard).
+    const auto tables = static_cast<double>(embedding_parameters(model));
     use.unsharded = plan.pipeline > 1 ? 6 * parameters_per_rank(model, plan)
-                                      : 2 * 2 * parameters_of(model, plan, 1, 0).total();
+                                      : 2 * parameters_of(model, plan, 2, tables).total();
   }
   // The stage with the last piece of the model holds the logits. In most schedules it has fewer
   // micro-batches in flight, so it is not always the fullest.

@@ -22,7 +22,7 @@ namespace lockstep::sim {
 double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan);
 
 // Logits of one micro-batch on one rank of the last stage: 16-bit, float32, log-softmax and its
-// gradient.
+// gradient. Under PyTorch, split over tensor ranks, more: see memory.cc.
 double logit_bytes(const Transformer& model, const TrainingPlan& plan);
 
 // Parameters, gradients and optimizer state of a rank with Adam in mixed precision: with 16-bit

@@ -231,6 +231,35 @@ TEST(Pieces, TheFullestStageHasALayerMoreOrATable) {
   EXPECT_EQ(parameters_per_rank(model, of), 4 * layer);
 }
 
+// FSDP's root has the tables, and stays gathered; of the layers two are.
+TEST(Memory, FsdpKeepsTheTablesGathered) {
+  Transformer model = gpt(8, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  of.data = 8;
+  of.sharding = Sharding::zero3;
+  const double layers = 2.0 * static_cast<double>(layer_parameters(model));
+  EXPECT_DOUBLE_EQ(memory_use(model, of, {1}).unsharded, 2 * (layers + 51200.0 * 1024));
+  model.tied_embeddings = false;
+  EXPECT_DOUBLE_EQ(memory_use(model, of, {1}).unsharded, 2 * (layers + 2 * 51200.0 * 1024));
+  of.sharding = Sharding::zero2;
+  EXPECT_EQ(memory_use(model, of, {1}).unsharded, 0);
+}
+
+// torch/distributed/tensor/parallel/loss.py: 4 bytes more of each logit, and the product's input,
+// gathered. Of whole logits, and with Megatron's loss, there are 14 bytes.
+TEST(Memory, PyTorchsLossOverSplitLogitsHoldsMore) {
+  const Transformer model = gpt(8, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  const double logits = 1024.0 * 51200;
+  EXPECT_DOUBLE_EQ(logit_bytes(model, of), 14 * logits);
+  of.plain_kernels = true;
+  EXPECT_DOUBLE_EQ(logit_bytes(model, of), 14 * logits);
+  of.tensor = 4;
+  EXPECT_DOUBLE_EQ(logit_bytes(model, of), 18 * logits / 4 + 2.0 * 1024 * 1024);
+  of.plain_kernels = false;
+  EXPECT_DOUBLE_EQ(logit_bytes(model, of), 14 * logits / 4);
+}
+
 // torch/distributed/pipelining/stage.py, of 8 micro-batches on 4 stages: a message of 2 MiB.
 TEST(Memory, APipelineOfPyTorchKeepsBuffersForAllMicroBatches) {
   const Transformer model = gpt(8, 1024, 16);

@@ -89,11 +89,14 @@ PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost) {
   const double elements = static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden);
   const double lookup = traffic_seconds(cost, 20 * elements);
-  const double exchange = collective_seconds(cost, trace::Op::all_reduce, 2 * elements,
-                                             group_of(cost, plan.tensor, 1, plan.ranks()));
-  PieceTime out{lookup + exchange, lookup + exchange, {}};
+  // The ranks' parts of the table are summed once (Megatron-LM, VocabParallelEmbedding): in the
+  // forward, or with sequence parallelism as a reduce-scatter, whose backward is an all-gather.
+  const double sums = collective_seconds(cost, trace::Op::all_reduce, 2 * elements,
+                                         group_of(cost, plan.tensor, 1, plan.ranks()));
+  const double back = plan.sequence_parallel ? sums / 2 : 0;
+  PieceTime out{lookup + sums - back, lookup + back, {}};
   out.parts.logits = 2 * lookup;
-  out.parts.tensor = 2 * exchange;
+  out.parts.tensor = sums;
   return out;
 }
 

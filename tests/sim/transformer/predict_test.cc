@@ -240,6 +240,18 @@ TEST(Step, APipelinesBubbleFollowsItsSchedule) {
   EXPECT_LT(predict_step(small_transformer(), of, {})->seconds, alternate.seconds);
 }
 
+// Of whole activations in the forward; of split ones scattered there, and gathered in the backward.
+TEST(Step, TheEmbeddingIsSummedOverTensorRanksOnce) {
+  TrainingPlan of = predicted_plan();
+  of.tensor = 2;
+  const PieceTime whole = embedding_time(small_transformer(), of, {});
+  EXPECT_NEAR(whole.forward - whole.backward, whole.parts.tensor, 1e-12);
+  of.sequence_parallel = true;
+  const PieceTime split = embedding_time(small_transformer(), of, {});
+  EXPECT_NEAR(split.forward, split.backward, 1e-12);
+  EXPECT_EQ(split.parts.tensor, whole.parts.tensor);
+}
+
 // The logits take about as long as a layer: with a layer less the last stage keeps nobody waiting.
 TEST(Step, ShortEndsEvenThePipelineOut) {
   TrainingPlan of = predicted_plan();

@@ -347,7 +347,9 @@ TEST_F(Simulate, APipelinesFirstStageHoldsTheMicroBatchesThatItsScheduleHasInFli
   EXPECT_EQ(activations("gpipe"), 8.0 / 2 * activations("1f1b"));
 }
 
-TEST_F(Simulate, AMachineIsMeasuredAndUsed) {
+class Calibrate : public Simulate {};
+
+TEST_F(Calibrate, AMachineIsMeasuredAndUsed) {
   const std::string here = folder_.file("here.yaml");
   ASSERT_EQ(lockstep({"calibrate", "--ranks", "2", "--repeats", "1", "-o", here}), 0) << log();
   EXPECT_THAT(log(), HasSubstr("GFLOP/s"));

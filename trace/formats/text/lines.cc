@@ -91,8 +91,6 @@ constexpr std::array<std::string_view, kKeys> kKeyNames = {"header",
                                                            "group",
                                                            "ev",
                                                            "end",
-                                                           "converted",
-                                                           "progress",
                                                            "rank",
                                                            "world_size",
                                                            "backend",
@@ -145,20 +143,22 @@ constexpr std::array<std::string_view, kKeys> kKeyNames = {"header",
                                                            "modality",
                                                            "after",
                                                            "thread",
+                                                           "converted",
                                                            "snapshot",
                                                            "sized",
-                                                           "first_number",
                                                            "created",
-                                                           "ends_of_waits",
-                                                           "open_ended",
-                                                           "inconclusive",
+                                                           "first_number",
                                                            "conflicts",
                                                            "damaged",
                                                            "damage",
+                                                           "progress",
                                                            "enqueued",
                                                            "started",
                                                            "completed",
-                                                           "seq"};
+                                                           "seq",
+                                                           "open_ended",
+                                                           "inconclusive",
+                                                           "ends_of_waits"};
 
 // Finds a key by its spelling: a table with open addressing, made by the compiler.
 class KeyIndex {
@@ -220,7 +220,7 @@ void TextFields::load(simdjson::dom::object object) {
   for (const auto field : object) {
     const std::optional<Key> key = kKeyIndex.find(field.key);
     if (!key || field.value.is_null()) continue;
-    if (!line_kind_ && *key <= Key::progress) line_kind_ = key;
+    if (!line_kind_ && *key <= Key::end) line_kind_ = key;
     values_[static_cast<std::size_t>(*key)] = field.value;
     present_.set(static_cast<std::size_t>(*key));
   }

@@ -65,8 +65,6 @@ enum class Key : std::uint8_t {
   group,
   ev,
   end,
-  converted,
-  progress,
   // header and group
   rank,
   world_size,
@@ -123,22 +121,24 @@ enum class Key : std::uint8_t {
   after,
   thread,
   // what a copy of another format says in addition
+  converted,
   snapshot,
   sized,
-  first_number,
   created,
-  ends_of_waits,
-  open_ended,
-  inconclusive,
+  first_number,
   conflicts,
   damaged,
   damage,
+  progress,
   enqueued,
   started,
   completed,
   seq,
+  open_ended,
+  inconclusive,
+  ends_of_waits,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::seq) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::ends_of_waits) + 1;
 
 std::string_view key_name(Key key);
 

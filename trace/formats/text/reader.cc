@@ -51,8 +51,8 @@ class TextReader {
 
   Status read_header();
   Problem read_line(simdjson::dom::object object);
-  Problem read_converted();
-  Problem read_progress();
+  void read_converted();
+  void read_progress();
   Problem read_group();
   RankList read_ranks();
   // Nothing: too many (RankLists::kMaxExpanded).
@@ -117,6 +117,7 @@ Status TextReader::read_header() {
   const std::string_view semantics = fields_.text(Key::semantics).value_or("c10d");
   if (semantics != "c10d" && semantics != "mpi") fields_.complain(Key::semantics, "is not known");
   trace_.semantics = semantics == "mpi" ? Semantics::mpi : Semantics::c10d;
+  if (fields_.has(Key::converted)) read_converted();
   if (!fields_.problem().empty())
     return header_error(fmt::format("bad header: {}", fields_.problem()), fix);
   if (!is_possible_rank(trace_.rank.value, trace_.world_size)) {
@@ -133,10 +134,6 @@ TextReader::Problem TextReader::read_line(simdjson::dom::object object) {
   if (!kind) return {};  // a kind of line that a later version may bring
   if (ended_) return "a line after the end mark";
   switch (*kind) {
-    case Key::converted:
-      return read_converted();
-    case Key::progress:
-      return read_progress();
     case Key::group:
       return read_group();
     case Key::end:
@@ -148,11 +145,10 @@ TextReader::Problem TextReader::read_line(simdjson::dom::object object) {
   }
 }
 
-TextReader::Problem TextReader::read_converted() {
+void TextReader::read_converted() {
   const auto number = [&](Key key) {
     return static_cast<std::uint32_t>(fields_.integer(key, 0, UINT32_MAX).value_or(0));
   };
-  if (!trace_.calls.empty()) return "what it was converted from, after the first call";
   trace_.converted_from = fields_.text(Key::converted).value_or("");
   trace_.snapshot = fields_.boolean(Key::snapshot);
   trace_.ends_of_waits = fields_.boolean(Key::ends_of_waits);
@@ -166,20 +162,27 @@ TextReader::Problem TextReader::read_converted() {
   for (std::string& what : tables_.names(fields_.names(Key::damage)))
     trace_.add_damage(std::move(what));
   trace_.damaged_count = std::max<std::uint64_t>(trace_.damaged_count, damaged);
-  return fields_.problem();
+  read_progress();
 }
 
-TextReader::Problem TextReader::read_progress() {
-  const GroupId group = fields_.group_name(Key::progress);
-  const auto count = [&](Key key) -> std::optional<std::uint64_t> {
-    const std::optional<std::int64_t> number = fields_.integer(key, 0);
-    if (!number) return std::nullopt;
-    return static_cast<std::uint64_t>(*number);
+// Lists of equal length: the groups, and how many calls of each; -1 where nothing tells.
+void TextReader::read_progress() {
+  const std::vector<std::string> groups = tables_.names(fields_.names(Key::progress));
+  const auto counts = [&](Key key) {
+    std::vector<std::int64_t> out = fields_.integers(key, -1);
+    out.resize(groups.size(), -1);
+    return out;
   };
-  const RankTrace::Progress progress{group, count(Key::enqueued), count(Key::started),
-                                     count(Key::completed)};
-  if (fields_.problem().empty()) trace_.progress.push_back(progress);
-  return fields_.problem();
+  const std::vector<std::int64_t> enqueued = counts(Key::enqueued);
+  const std::vector<std::int64_t> started = counts(Key::started);
+  const std::vector<std::int64_t> completed = counts(Key::completed);
+  const auto known = [](std::int64_t count) {
+    return count < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(count));
+  };
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    trace_.progress.push_back({tables_.groups.intern(groups[i]), known(enqueued[i]),
+                               known(started[i]), known(completed[i])});
+  }
 }
 
 TextReader::Problem TextReader::read_group() {

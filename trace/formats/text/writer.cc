@@ -198,7 +198,6 @@ class TextWriter {
 
   void write() {
     write_header();
-    write_converted();
     // What stands ahead of the first call is read as the order of creation; the others follow it.
     written_.resize(trace_.groups.size());
     write_groups(trace_.calls.empty() ? trace_.groups.size() : trace_.created_in_order);
@@ -217,8 +216,8 @@ class TextWriter {
  private:
   std::int32_t least_world_size() const;
   void write_header();
-  void write_converted();
-  void write_progress(const RankTrace::Progress& progress);
+  void add_converted();
+  void add_progress();
   std::size_t created_as_read() const;
   bool is_plain() const;
   bool is_next(const Call& call);
@@ -301,6 +300,7 @@ void TextWriter::write_header() {
   optional_text("program", trace_.program);
   if (trace_.dropped > 0) line_.key("dropped").number(trace_.dropped);
   if (trace_.semantics == Semantics::mpi) line_.key("semantics").string("mpi");
+  if (is_copy_) add_converted();
   line_.close();
 }
 
@@ -323,11 +323,10 @@ bool TextWriter::is_plain() const {
          trace_.damaged_count == 0 && trace_.progress.empty() && trace_.dropped == 0;
 }
 
-// What a copy of another format keeps of it: without this line, verifying the copy would say more
-// than the original allows, or something else.
-void TextWriter::write_converted() {
-  if (!is_copy_) return;
-  line_.open().key("converted").string(trace_.converted_from);
+// What a copy of another format keeps of it: without these keys, verifying the copy would say more
+// than the original allows, or something else. Other readers pass over keys that they do not know.
+void TextWriter::add_converted() {
+  line_.key("converted").string(trace_.converted_from);
   const auto flag = [&](std::string_view key, bool value, bool absent = false) {
     if (value != absent) line_.key(key).raw(value ? "true" : "false");
   };
@@ -346,19 +345,27 @@ void TextWriter::write_converted() {
     line_.key("damage").list(trace_.damaged,
                              [&](const DamagedRecord& record) { line_.string(record.message); });
   }
-  line_.close();
-  for (const RankTrace::Progress& progress : trace_.progress) write_progress(progress);
+  if (!trace_.progress.empty()) add_progress();
 }
 
-void TextWriter::write_progress(const RankTrace::Progress& progress) {
-  line_.open().key("progress").string(tables_.str(progress.group));
-  const auto count = [&](std::string_view key, const std::optional<std::uint64_t>& number) {
-    if (number) line_.key(key).number(std::min<std::uint64_t>(*number, INT64_MAX));
+void TextWriter::add_progress() {
+  line_.key("progress").list(trace_.progress, [&](const RankTrace::Progress& progress) {
+    line_.string(tables_.str(progress.group));
+  });
+  const auto counts = [&](std::string_view key,
+                          std::optional<std::uint64_t> RankTrace::Progress::*count) {
+    line_.key(key).list(trace_.progress, [&](const RankTrace::Progress& progress) {
+      const std::optional<std::uint64_t>& number = progress.*count;
+      if (number) {
+        line_.number(std::min<std::uint64_t>(*number, INT64_MAX));
+      } else {
+        line_.raw("-1");
+      }
+    });
   };
-  count("enqueued", progress.enqueued);
-  count("started", progress.started);
-  count("completed", progress.completed);
-  line_.close();
+  counts("enqueued", &RankTrace::Progress::enqueued);
+  counts("started", &RankTrace::Progress::started);
+  counts("completed", &RankTrace::Progress::completed);
 }
 
 void TextWriter::write_group(std::size_t index) {

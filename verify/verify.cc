@@ -207,17 +207,22 @@ void add_at_the_end(const Context& context, OpenQuestions& questions, std::vecto
 
 // Turns what says that a rank's calls do not fit those of others into a question where that rank's
 // dump is damaged: the record that would tell may be the damaged one. A dump names no parameters,
-// by which two calls that were both read could contradict each other (only_damage).
+// by which two calls that were both read could contradict each other (only_damage). What a rank
+// says of a group's members is no call's record, and where a dump ends too early all before it
+// counts.
 void doubt_damaged_dumps(const trace::Run& run, OpenQuestions& questions,
                          std::vector<Finding>& findings) {
   if (!is_snapshot(run)) return;
   std::erase_if(findings, [&](const Finding& f) {
-    const bool of_calls = rule(f.rule).family == "matching" || f.rule == RuleId::p2p_unmatched ||
-                          f.rule == RuleId::p2p_size;
+    const bool of_calls = f.rule != RuleId::group_divergence &&
+                          (rule(f.rule).family == "matching" || f.rule == RuleId::p2p_unmatched ||
+                           f.rule == RuleId::p2p_size);
     const bool damaged = !f.culprits.empty() &&
                          std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
                            const trace::RankTrace* const trace = run.find(rank);
-                           return trace != nullptr && trace->damaged_count > 0;
+                           if (trace == nullptr) return false;
+                           const std::uint64_t cut = trace->end == trace::End::cut ? 1 : 0;
+                           return trace->damaged_count > cut;
                          });
     if (!of_calls || !damaged) return false;
     questions.undecided.push_back(

@@ -23,22 +23,19 @@
 // - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
 //
 // A bit that flips would make a rank's calls differ from all others'. It shows where a dump
-// contradicts itself: a name that is known but for one byte (names.h), a call whose sizes one
-// bit makes fit, a number that skips and comes back, a message of another rank. Such values
-// count as damage and are not compared. An entry that is lost leaves a gap in the numbers that its
-// process counted: it made that call, whatever it was.
+// contradicts itself: a name that is known but for one byte (names.h), a number that skips and
+// comes back, a message of another rank. Such values count as damage and are not compared. Sizes
+// and types are compared whatever they are: they may be what is wrong. An entry that is lost leaves
+// a gap in the numbers that its process counted: it made that call, whatever it was.
 //
 // A pickle can refer to one part of itself any number of times. The reader visits four values per
 // byte of the file; what is left then counts as damage. O(bytes).
 #include "trace/formats/flight_recorder/dump_reader.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <functional>
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -118,6 +115,7 @@ class DumpReader {
     bool point_to_point = false;
     std::int64_t counted = 0;                // with numbered_together_: its collectives so far
     std::int64_t last = 0;                   // the number of its last collective; 0: none
+    std::int32_t own = kNone;                // group rank of the dump's rank, by its messages
     std::int32_t batch = kNone;              // the open batch of point-to-point calls
     std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into trace_.calls
     std::uint64_t batch_seq = 0;             // the number that its calls share
@@ -386,7 +384,7 @@ class DumpReader {
     } else if (p2p) {
       return lose("a point-to-point entry that is neither send nor recv");
     }
-    call.signature = signature(entry, operation, state.members.size());
+    call.signature = signature(entry, operation);
     set_location(entry, call);
     if (same_collective(call, operation)) return;
     if (!p2p) fill_gap(state, call, is_complete(entry));
@@ -469,66 +467,15 @@ class DumpReader {
     return true;
   }
 
-  // Whether a message is the rank's own, as far as its group's members are known.
-  bool is_own_message(const GroupState& state, const Operation& operation) const {
+  // Whether a message is the rank's own: what its members say, or, where the rank knows other
+  // members than it says, what its messages before say. No value of a single one is wrong then.
+  bool is_own_message(GroupState& state, const Operation& operation) const {
+    if (operation.own < 0 || state.members.empty()) return true;
     const auto own = static_cast<std::size_t>(operation.own);
-    return operation.own < 0 || state.members.empty() ||
-           (own < state.members.size() && state.members[own] == trace_.rank);
-  }
-
-  // Whether the call gives and takes what only a flipped bit makes of sizes that fit together.
-  // Other sizes that do not fit are left as they are: some programs may make such calls.
-  bool has_flipped_size(const Signature& s, const Operation& operation,
-                        std::int64_t members) const {
-    const bool uneven =
-        contains_text(operation.name, "_oop") || contains_text(operation.name, "sparse");
-    if (s.in == IntListId{} || s.out == IntListId{} || uneven) return false;
-    switch (operation.op) {
-      case Op::all_reduce:
-      case Op::broadcast:
-      case Op::reduce:
-      case Op::send:
-      case Op::recv:
-        return is_one_bit_off(s.in, s.out, 1);
-      case Op::all_gather:
-      case Op::all_gather_into_tensor:
-        return members > 0 && is_one_bit_off(s.in, s.out, members);
-      case Op::reduce_scatter:
-      case Op::reduce_scatter_tensor:
-        return members > 0 && is_one_bit_off(s.out, s.in, members);
-      default:
-        return false;
-    }
-  }
-
-  // Whether `large` has other than `times` the elements of `small`, and one bit makes it so.
-  bool is_one_bit_off(IntListId small, IntListId large, std::int64_t times) const {
-    const IntList& a = tables_.int_lists[small];
-    const IntList& b = tables_.int_lists[large];
-    const std::int64_t total = total_elements(b);
-    std::int64_t wanted = 0;
-    if (__builtin_mul_overflow(total_elements(a), times, &wanted) || wanted == total) return false;
-    return one_bit_makes(b, wanted) || (total % times == 0 && one_bit_makes(a, total / times));
-  }
-
-  // Whether the shapes have that many elements once a bit of one dimension is flipped.
-  static bool one_bit_makes(const IntList& shapes, std::int64_t elements) {
-    const std::int64_t total = total_elements(shapes);
-    if (total == INT64_MAX) return false;  // saturated
-    for (auto begin = shapes.begin(); begin != shapes.end();) {
-      const auto end = std::find(begin, shapes.end(), -1);
-      const std::int64_t own = std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
-      const std::int64_t needed = elements - (total - own);
-      const bool flipped =
-          own > 0 && needed > 0 && std::any_of(begin, end, [&](std::int64_t d) {
-            const std::int64_t rest = own / d;
-            return needed % rest == 0 &&
-                   std::has_single_bit(static_cast<std::uint64_t>(needed / rest ^ d));
-          });
-      if (flipped) return true;
-      begin = end == shapes.end() ? end : std::next(end);
-    }
-    return false;
+    const bool fits = own < state.members.size() && state.members[own] == trace_.rank;
+    if (!fits && state.own != kNone && state.own != operation.own) return false;
+    state.own = operation.own;
+    return true;
   }
 
   // The types of one side.
@@ -540,7 +487,7 @@ class DumpReader {
     return tables_.name_lists.intern(scratch_types_);
   }
 
-  SignatureId signature(const DumpEntry& entry, const Operation& operation, std::size_t members) {
+  SignatureId signature(const DumpEntry& entry, const Operation& operation) {
     Signature s;
     s.op = operation.op;
     if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
@@ -553,22 +500,8 @@ class DumpReader {
       if (operation.op == Op::gather) s.out = {};
       if (operation.op == Op::scatter) s.in = {};
     }
-    if (has_flipped_size(s, operation, static_cast<std::int64_t>(members))) {
-      damage(fmt::format("a bit of the input or output sizes of {} is flipped",
-                         printable(operation.name)));
-      s.in = s.out = {};
-    }
-    const NameListId given = types_of(entry[DumpKey::input_dtypes]);
-    const NameListId taken = types_of(entry[DumpKey::output_dtypes]);
-    // A side may have several tensors, as the types of an all_gather's list.
-    const auto first = [&](NameListId types) { return tables_.name_lists[types].front(); };
-    if (given == NameListId{} || taken == NameListId{}) {
-      s.dtypes = given == NameListId{} ? taken : given;
-    } else if (first(given) == first(taken)) {
-      s.dtypes = given;
-    } else {
-      damage(fmt::format("the input and output types of {} differ", printable(operation.name)));
-    }
+    s.dtypes = types_of(entry[DumpKey::input_dtypes]);
+    if (s.dtypes == NameListId{}) s.dtypes = types_of(entry[DumpKey::output_dtypes]);
     return tables_.make_signature(s);
   }
 

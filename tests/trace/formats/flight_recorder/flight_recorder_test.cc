@@ -463,18 +463,15 @@ TEST_F(DamagedDump, AnotherOperationIsNoDamage) {
   EXPECT_EQ(judged_dumps(load()), "findings 1");
 }
 
-// 8 elements and 72, which is 8 with another bit. Sizes that differ otherwise, or on both sides,
-// are the rank's own.
-TEST_F(DamagedDump, SizesOfACallThatOneBitMakesFit) {
-  for (const auto& [input, output] : {std::pair(72, 8), std::pair(8, 72), std::pair(72, 72),
-                                      std::pair(75, 8), std::pair(75, 75)}) {
+// Sizes that do not fit each other may be what is wrong with the rank's program.
+TEST_F(DamagedDump, SizesThatDoNotFitAreNoDamage) {
+  for (const auto& [input, output] : {std::pair(72, 8), std::pair(75, 8), std::pair(75, 75)}) {
     for (int r = 0; r < 3; ++r) {
       std::vector<Entry> calls = entries();
       if (r == 1) calls[3].elements = input, calls[3].output = output;
       write(r, dump_of(calls, 3, 6));
     }
-    const bool flipped = input + output == 80;
-    EXPECT_EQ(judged_dumps(load()), flipped ? "inconclusive" : "findings 1") << input << output;
+    EXPECT_EQ(judged_dumps(load()), "findings 1") << input << output;
   }
 }
 
@@ -509,8 +506,9 @@ TEST_F(DamagedDump, ALostEntryIsNoCallThatTheRankLeftOut) {
 TEST_F(DamagedDump, AMessageOfAnotherRank) {
   for (int r = 0; r < 2; ++r) {
     std::vector<Entry> calls = {{}};
-    const std::string name = r == 0 ? "nccl:send 0->1" : "nccl:recv 0<-0";
+    const std::string name = r == 0 ? "nccl:send 0->1" : "nccl:recv 1<-0";
     calls.push_back({.name = name, .seq = 1, .p2p = true});
+    calls.push_back({.name = r == 0 ? name : "nccl:recv 0<-0", .seq = 2, .p2p = true});
     write(r, dump_of(calls, 2, -1));
   }
   EXPECT_EQ(judged_dumps(load()), "inconclusive");

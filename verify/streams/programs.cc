@@ -281,6 +281,28 @@ std::optional<std::uint32_t> diverged_at(const trace::Run& run, Agreement& agree
   return diverged;
 }
 
+// See most_broke_with_the_past(), of ranks whose programs diverge at that call.
+std::optional<ProgramDivergence> most_broke_at(const trace::Run& run, Agreement& agreement,
+                                               std::uint32_t a, std::uint32_t b,
+                                               std::uint32_t diverged) {
+  const Expected expected = expected_of(run, agreement, {a, diverged}, {b, diverged});
+  if (expected == Expected::unknown) return std::nullopt;
+  const Votes cast = votes(run, agreement, a, b, diverged);
+  // A single rank against so many is the deviant one, whatever its past.
+  constexpr std::size_t kFarTooMany = 16;
+  const auto may_be_most = [](std::size_t most, std::size_t few) {
+    return most >= few && (few > 0 || most < kFarTooMany);
+  };
+  // Local votes come from ranks that took another path before, so they broke with no past here:
+  // they may not outvote the others.
+  if (expected == Expected::first) {
+    const bool most = may_be_most(cast.b, cast.a) && cast.locally_b <= cast.locally_a;
+    return most ? std::optional(ProgramDivergence{a, b, diverged}) : std::nullopt;
+  }
+  const bool most = may_be_most(cast.a, cast.b) && cast.locally_a <= cast.locally_b;
+  return most ? std::optional(ProgramDivergence{b, a, diverged}) : std::nullopt;
+}
+
 }  // namespace
 
 bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
@@ -300,7 +322,7 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          std::uint32_t b) {
   const auto diverged = diverged_at(run, agreement, a, b);
   if (!diverged) return std::nullopt;
-  if (const auto most = most_broke_with_the_past(run, agreement, a, b)) return most;
+  if (const auto most = most_broke_at(run, agreement, a, b, *diverged)) return most;
   if (const auto voted = by_votes(run, agreement, a, b, *diverged)) return voted;
   const auto unusual = is_second_unusual(run, agreement, {a, *diverged}, {b, *diverged});
   if (!unusual) return std::nullopt;
@@ -341,23 +363,7 @@ std::optional<ProgramDivergence> most_broke_with_the_past(const trace::Run& run,
                                                           Agreement& agreement, std::uint32_t a,
                                                           std::uint32_t b) {
   const auto diverged = diverged_at(run, agreement, a, b);
-  if (!diverged) return std::nullopt;
-  const Expected expected = expected_of(run, agreement, {a, *diverged}, {b, *diverged});
-  if (expected == Expected::unknown) return std::nullopt;
-  const Votes cast = votes(run, agreement, a, b, *diverged);
-  // A single rank against so many is the deviant one, whatever its past.
-  constexpr std::size_t kFarTooMany = 16;
-  const auto may_be_most = [](std::size_t most, std::size_t few) {
-    return most >= few && (few > 0 || most < kFarTooMany);
-  };
-  // Local votes come from ranks that took another path before, so they broke with no past here:
-  // they may not outvote the others.
-  if (expected == Expected::first) {
-    const bool most = may_be_most(cast.b, cast.a) && cast.locally_b <= cast.locally_a;
-    return most ? std::optional(ProgramDivergence{a, b, *diverged}) : std::nullopt;
-  }
-  const bool most = may_be_most(cast.a, cast.b) && cast.locally_a <= cast.locally_b;
-  return most ? std::optional(ProgramDivergence{b, a, *diverged}) : std::nullopt;
+  return diverged ? most_broke_at(run, agreement, a, b, *diverged) : std::nullopt;
 }
 
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,

@@ -124,4 +124,31 @@ class DataTree {
   std::deque<std::string> own_strings_;
 };
 
+// How many values may still be visited. A pickle may refer to one part of itself any number of
+// times, in two bytes each; with a budget by its size, reading stays linear.
+class VisitBudget {
+ public:
+  explicit VisitBudget(std::size_t file_bytes)
+      : left_(kVisitsPerByte * file_bytes + kVisitsOfASmallFile) {}
+
+  // False: the budget is used up, and the values are not to be visited.
+  bool spend(std::size_t values) {
+    if (values > left_) {
+      exhausted_ = true;
+      return false;
+    }
+    left_ -= values;
+    return true;
+  }
+  bool exhausted() const { return exhausted_; }
+
+ private:
+  // A recorder refers to a shared frame in two bytes, and the reader visits its few parts.
+  static constexpr std::size_t kVisitsPerByte = 4;
+  static constexpr std::size_t kVisitsOfASmallFile = 4096;
+
+  std::size_t left_;
+  bool exhausted_ = false;
+};
+
 }  // namespace lockstep::trace

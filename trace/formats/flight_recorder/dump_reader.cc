@@ -11,8 +11,6 @@
 // - Entries are numbered per group and kind: collective_seq_id and p2p_seq_id, both from 1.
 //   Call::seq is that number minus one, which aligns ranks whose rings dropped different numbers of
 //   entries. record_id counts across groups and aligns nothing.
-// - pg_status is keyed by pg_id, which differs between ranks; entries connect it to a group's name.
-//   For groups with point-to-point calls its numbers mix both counters, so they are ignored.
 // - Gloo's entries stay "scheduled": `retired` says that they completed. Its dumps hold neither
 //   messages nor the members of groups. (pg_config has one entry without a name, whose ranks are
 //   those within the group that was made last: the job has at least as many.) Threads complete
@@ -28,26 +26,22 @@
 // and types are compared whatever they are: they may be what is wrong. An entry that is lost leaves
 // a gap in the numbers that its process counted: it made that call, whatever it was.
 //
-// A pickle can refer to one part of itself any number of times. The reader visits four values per
-// byte of the file; what is left then counts as damage. O(bytes).
+// O(bytes): a pickle that refers to its parts too often is not read to its end (VisitBudget).
 #include "trace/formats/flight_recorder/dump_reader.h"
 
 #include <algorithm>
-#include <charconv>
-#include <iterator>
-#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/formats/flight_recorder/dump_frames.h"
+#include "trace/formats/flight_recorder/dump_groups.h"
 #include "trace/formats/flight_recorder/names.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -63,10 +57,15 @@ using Operation = DumpOperation;
 class DumpReader {
  public:
   DumpReader(const DataTree& tree, const TraceFile& file, Tables& tables)
-      : tree_(tree), file_(file), tables_(tables), names_(tree, tables) {}
+      : tree_(tree),
+        file_(file),
+        tables_(tables),
+        visits_(file.bytes.size()),
+        names_(tree, tables),
+        groups_(tree, visits_, names_, tables, trace_),
+        frames_(tree, visits_, tables) {}
 
   Result<RankTrace> read() {
-    budget_ = kVisitsPerByte * file_.bytes.size() + kVisitsOfASmallFile;
     trace_.source = file_.name;
     trace_.rank = *file_.rank;
     if (const Value* const host = tree_.find(tree_.root, "host_name"); host != nullptr) {
@@ -86,12 +85,14 @@ class DumpReader {
                    "leave other programs' files out of the folder"};
     }
     // Groups first: entries name their peers by group rank, and need the members.
-    if (config != nullptr) read_config(*config);
+    if (config != nullptr) groups_.read_config(*config, builder_);
     // A dump without entries (of active calls only) is that of a rank that waits for nothing. The
     // world size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
-    if (status != nullptr) read_status(*status);
+    if (status != nullptr) groups_.read_status(*status);
     for (const std::string& what : names_.all_mended()) damage(what);
+    if (visits_.exhausted())
+      damage("the dump refers to the same parts too often; the rest was not read");
     // An entry after the last one of its group may be among the lost ones.
     trace_.open_ended = trace_.open_ended || lost_ > 0;
     // Without entries the other ranks' dumps decide (link_dumps); over NCCL, its version does.
@@ -101,8 +102,8 @@ class DumpReader {
       trace_.backend = trace_.calls.empty() ? "" : "gloo";
     }
     builder_.finish();
-    if (only_gloo_ && least_world_ > 0) {  // link_dumps compares it with the other dumps
-      trace_.world_size = std::max(least_world_, trace_.rank.value + 1);
+    if (only_gloo_ && groups_.least_world() > 0) {  // link_dumps compares it with the other dumps
+      trace_.world_size = std::max(groups_.least_world(), trace_.rank.value + 1);
       for (const auto& group : trace_.groups)
         trace_.world_size = std::max(trace_.world_size, group.ranks.highest().value + 1);
     }
@@ -110,17 +111,6 @@ class DumpReader {
   }
 
  private:
-  struct GroupState {
-    std::vector<Rank> members;
-    bool point_to_point = false;
-    std::int64_t counted = 0;                // with numbered_together_: its collectives so far
-    std::int64_t last = 0;                   // the number of its last collective; 0: none
-    std::int32_t own = kNone;                // group rank of the dump's rank, by its messages
-    std::int32_t batch = kNone;              // the open batch of point-to-point calls
-    std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into trace_.calls
-    std::uint64_t batch_seq = 0;             // the number that its calls share
-  };
-
   // A part of the dump, also where a byte of its name is damaged.
   const Value* part(std::string_view name) {
     if (const Value* const found = tree_.find(tree_.root, name)) return found;
@@ -139,55 +129,6 @@ class DumpReader {
   void lose(std::string message) {
     damage(std::move(message));
     ++lost_;
-  }
-
-  // Counts `values` visits, so that the time stays linear in the file's size: a pickle may refer to
-  // one part of itself any number of times, in two bytes each. False: the budget is used up.
-  bool spend(std::size_t values) {
-    if (values <= budget_) {
-      budget_ -= values;
-      return true;
-    }
-    if (!exhausted_) damage("the dump refers to the same parts too often; the rest was not read");
-    exhausted_ = true;
-    return false;
-  }
-
-  // pg_config: {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, …}. The ranks
-  // are a string.
-  void read_config(const Value& config) {
-    const auto pairs = tree_.pairs(config);
-    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      const std::string_view name = tree_.text(pairs[i]);
-      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
-      const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
-      if (ranks == nullptr) continue;
-      std::vector<Rank> members;
-      if (!spend(tree_.text(*ranks).size())) return;
-      if (name.empty()) {  // in Gloo's dumps: some group has as many members
-        if (!parse_ranks(tree_.text(*ranks), members)) continue;
-        for (const Rank r : members) least_world_ = std::max(least_world_, r.value + 1);
-        continue;
-      }
-      if (!parse_ranks(tree_.text(*ranks), members)) {
-        damage(fmt::format("pg_config: the ranks of group {} are not a list", printable(name)));
-        continue;
-      }
-      if (members.empty()) continue;
-      const Value* const desc = tree_.find(pairs[i + 1], "desc");
-      const GroupId group = tables_.groups.intern(std::string(name));
-      groups_[group].members = members;
-      builder_.add_group(group, std::move(members),
-                         desc == nullptr ? StringId{} : names_.string(*desc));
-    }
-  }
-
-  static bool parse_ranks(std::string_view text, std::vector<Rank>& out) {
-    const std::optional<std::vector<std::int64_t>> numbers = integers_in(text);
-    if (!numbers) return false;
-    std::optional<std::vector<Rank>> ranks = ranks_in(*numbers);
-    if (ranks) out = std::move(*ranks);
-    return ranks.has_value();
   }
 
   // Decides how calls are numbered. False: the calls of different ranks cannot be aligned.
@@ -226,7 +167,7 @@ class DumpReader {
                          number->integer(kNone) == 0;
     if (!numbered_together_ || trace_.dropped == 0) return true;
     for (const Value& entry : items) {
-      if (!spend(tree_.pairs(entry).size() + 1)) return false;
+      if (!visits_.spend(tree_.pairs(entry).size() + 1)) return false;
       const auto group = group_of_entry(entry);
       const std::string_view name = name_of_entry(entry);
       const bool alike = !group.empty() && tree_.text(group[0]) == tree_.text(first[0]) &&
@@ -276,7 +217,7 @@ class DumpReader {
   // False: the budget is used up.
   bool take_fields(const Value& value, DumpEntry& entry) {
     const auto pairs = tree_.pairs(value);
-    if (!spend(pairs.size() + 1)) return false;
+    if (!visits_.spend(pairs.size() + 1)) return false;
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)
       entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
     return true;
@@ -290,7 +231,7 @@ class DumpReader {
       if (!take_fields(value, entry)) return 0;
       if (!entry.complete() || entry[DumpKey::is_p2p].boolean()) continue;
       const auto process_group = tree_.items(entry[DumpKey::process_group]);
-      if (!process_group.empty() && group_of(process_group[0]) == group)
+      if (!process_group.empty() && groups_.named(process_group[0]) == group)
         return entry[DumpKey::collective_seq_id].integer(0);
     }
     return 0;
@@ -298,7 +239,7 @@ class DumpReader {
 
   // The number of a collective, mended where it skips numbers and the next entry's does not follow
   // it but the one before.
-  std::int64_t number_of(GroupId group, const GroupState& state, std::int64_t seq,
+  std::int64_t number_of(GroupId group, const DumpGroup& state, std::int64_t seq,
                          std::span<const Value> rest) {
     const std::int64_t expected = state.last + 1;
     if (!is_aligned(state) || seq == expected || seq == state.last) return seq;
@@ -309,11 +250,11 @@ class DumpReader {
   }
 
   // Whether the number of the group's next collective follows from what was read.
-  bool is_aligned(const GroupState& state) const { return state.last > 0 || trace_.dropped == 0; }
+  bool is_aligned(const DumpGroup& state) const { return state.last > 0 || trace_.dropped == 0; }
 
   // Adds calls of which nothing is known but that their process counted them, in place of entries
   // that were lost.
-  void fill_gap(GroupState& state, const Call& next, bool completed) {
+  void fill_gap(DumpGroup& state, const Call& next, bool completed) {
     constexpr std::int64_t kMostFilled = 16;
     const std::int64_t first = state.last + 1;
     const std::int64_t end = std::int64_t{next.seq} + 1;
@@ -336,14 +277,12 @@ class DumpReader {
     const auto process_group = tree_.items(entry[DumpKey::process_group]);
     if (process_group.empty() || !process_group[0].is(ValueKind::string))
       return lose("an entry's process_group is not a pair of names");
-    const GroupId group = group_of(process_group[0]);
-    if (entry.has(DumpKey::pg_id)) {
-      const auto [known, is_new] =
-          group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
-      if (!is_new && known->second != group && !groups_.contains(group) && !numbered_together_)
-        return lose("an entry of a group that its pg_id and pg_config contradict");
-    }
-    GroupState& state = groups_[group];
+    const GroupId group = groups_.named(process_group[0]);
+    const bool linked =
+        !entry.has(DumpKey::pg_id) || groups_.link(entry[DumpKey::pg_id].integer(-1), group);
+    if (!linked && !numbered_together_)
+      return lose("an entry of a group that its pg_id and pg_config contradict");
+    DumpGroup& state = groups_[group];
     const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
     // "gloo:all_reduce" alone: a job on CPUs. A job on GPUs may use Gloo in addition.
     only_gloo_ &= operation.gloo;
@@ -379,13 +318,19 @@ class DumpReader {
       if (!find_peer(state, operation, call.peer)) {
         return lose(fmt::format("the peer of {} is not in its group", printable(operation.name)));
       }
-      if (!is_own_message(state, operation))
-        return lose(fmt::format("a {} of another rank than the dump's", printable(operation.name)));
+      if (operation.own >= 0 && !state.members.empty()) {
+        if (!is_own_message(state, operation.own))
+          return lose(
+              fmt::format("a {} of another rank than the dump's", printable(operation.name)));
+        state.own = operation.own;
+      }
     } else if (p2p) {
       return lose("a point-to-point entry that is neither send nor recv");
     }
     call.signature = signature(entry, operation);
-    set_location(entry, call);
+    const DumpFrames::Location location = frames_.location(tree_.items(entry[DumpKey::frames]));
+    call.at = location.at;
+    call.stack = location.stack;
     if (same_collective(call, operation)) return;
     if (!p2p) fill_gap(state, call, is_complete(entry));
     call.id = next_id_++;
@@ -432,7 +377,7 @@ class DumpReader {
 
   // Begins a new batch unless the number is that of the open one: consecutive point-to-point calls
   // with the same number are a batch.
-  void join_batch(GroupState& state, std::uint64_t seq) {
+  void join_batch(DumpGroup& state, std::uint64_t seq) {
     if (!state.batch_calls.empty() && state.batch_seq == seq) return;
     state.batch_calls.clear();
     state.batch = next_batch_++;
@@ -440,7 +385,7 @@ class DumpReader {
   }
 
   // Gives the closing entry's state to the calls of the open batch.
-  void close_batch(GroupState& state, const DumpEntry& entry) {
+  void close_batch(DumpGroup& state, const DumpEntry& entry) {
     const DumpState state_of_batch = names_.state(entry[DumpKey::state]);
     const bool completed = is_complete(entry);
     for (const std::uint32_t c : state.batch_calls) {
@@ -455,7 +400,7 @@ class DumpReader {
   }
 
   // Finds the peer's global rank by its group rank. False: it is not in the group.
-  bool find_peer(const GroupState& state, const Operation& operation, Rank& peer) const {
+  bool find_peer(const DumpGroup& state, const Operation& operation, Rank& peer) const {
     if (operation.op == Op::recv_any || operation.peer < 0) return operation.op == Op::recv_any;
     if (state.members.empty()) {  // unknown members: taken for the world, where both are the same
       peer = Rank(operation.peer);
@@ -469,19 +414,16 @@ class DumpReader {
 
   // Whether a message is the rank's own: what its members say, or, where the rank knows other
   // members than it says, what its messages before say. No value of a single one is wrong then.
-  bool is_own_message(GroupState& state, const Operation& operation) const {
-    if (operation.own < 0 || state.members.empty()) return true;
-    const auto own = static_cast<std::size_t>(operation.own);
-    const bool fits = own < state.members.size() && state.members[own] == trace_.rank;
-    if (!fits && state.own != kNone && state.own != operation.own) return false;
-    state.own = operation.own;
-    return true;
+  bool is_own_message(const DumpGroup& state, std::int32_t own) const {
+    const auto index = static_cast<std::size_t>(own);
+    const bool fits = index < state.members.size() && state.members[index] == trace_.rank;
+    return fits || state.own == kNone || state.own == own;
   }
 
   // The types of one side.
   NameListId types_of(const Value& dtypes) {
     const auto items = tree_.items(dtypes);
-    if (items.empty() || !spend(items.size())) return {};
+    if (items.empty() || !visits_.spend(items.size())) return {};
     scratch_types_.clear();
     for (const Value& v : items) scratch_types_.push_back(names_.dtype(v));
     return tables_.name_lists.intern(scratch_types_);
@@ -510,7 +452,7 @@ class DumpReader {
     IntList& flat = scratch_sizes_;
     flat.clear();
     for (const Value& tensor : tree_.items(sizes)) {
-      if (!spend(tree_.items(tensor).size() + 1)) return {};
+      if (!visits_.spend(tree_.items(tensor).size() + 1)) return {};
       for (const Value& dim : tree_.items(tensor)) {
         const std::int64_t d = dim.integer(-1);
         if (d < 0) return {};
@@ -521,143 +463,22 @@ class DumpReader {
     return flat.empty() ? IntListId{} : tables_.int_lists.intern(flat);
   }
 
-  // Sets the call's source location and stack. Entries share their frames, so each distinct list is
-  // turned into text once, found by a hash of the frames' numbers. A collision would show a wrong
-  // stack, nothing worse.
-  void set_location(const DumpEntry& entry, Call& call) {
-    const auto frames = tree_.items(entry[DumpKey::frames]);
-    if (frames.empty() || !spend(frames.size())) return;
-    std::uint64_t hash = frames.size();
-    for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
-    const auto [known, is_new] = locations_.try_emplace(hash);
-    if (is_new) {
-      std::string stack;
-      std::string at;
-      std::string first;
-      for (const Value& frame : frames) {
-        if (!spend(tree_.pairs(frame).size())) break;
-        const Value* const file = tree_.find(frame, "filename");
-        const Value* const line = tree_.find(frame, "line");
-        const Value* const name = tree_.find(frame, "name");
-        if (file == nullptr) continue;
-        const std::string_view path = tree_.text(*file).substr(0, kLongestLocation);
-        std::string location(path);
-        if (line != nullptr) location += fmt::format(":{}", line->integer(0));
-        if (first.empty()) first = location;
-        if (at.empty() && !is_library_frame(path)) at = location;
-        if (stack.size() > kLongestStack) break;
-        stack += location;
-        if (name != nullptr) {
-          stack += " ";
-          stack += tree_.text(*name).substr(0, kLongestLocation);
-        }
-        stack += "\n";
-      }
-      if (at.empty()) at = first;  // nothing but library frames
-      known->second = {tables_.strings.intern(at), tables_.strings.intern(stack)};
-    }
-    call.at = known->second.first;
-    call.stack = known->second.second;
-  }
-
-  // The group's id by its name, looked up once per string of the dump.
-  GroupId group_of(const Value& name) {
-    if (!name.is(ValueKind::string)) return {};
-    const auto [known, is_new] = group_names_.try_emplace(name.number());
-    if (is_new) known->second = tables_.groups.intern(std::string(tree_.text(name)));
-    return known->second;
-  }
-
-  // A number of pg_status; -1 where there is none. Pickles have integers, JSON has strings.
-  static std::int64_t status_number(const DataTree& tree, const Value* v) {
-    if (v == nullptr) return -1;
-    if (v->is(ValueKind::integer)) return v->integer(-1);
-    const std::string_view text = tree.text(*v);
-    std::int64_t value = -1;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  }
-
-  // Finds the group of each pg_id. Entries connect a pg_id with a group's name; for groups without
-  // entries, the remaining ids and names are matched in ascending order. That works because a
-  // process numbers its groups in the order of creation, and c10d's names are such numbers, too:
-  // ids 1 and 2 left, names "3" and "7" left, so 1 is "3" and 2 is "7".
-  void link_pg_ids(const std::vector<std::int64_t>& pg_ids) {
-    std::set<GroupId> linked;
-    for (const auto& [pg_id, group] : group_of_pg_id_) linked.insert(group);
-    std::vector<std::int64_t> ids;
-    for (const std::int64_t id : pg_ids) {
-      if (!group_of_pg_id_.contains(id)) ids.push_back(id);
-    }
-    std::vector<std::pair<std::int64_t, GroupId>> groups;  // by the number that is their name
-    for (const auto& membership : trace_.groups) {
-      if (linked.contains(membership.group)) continue;
-      const std::string& name = tables_.groups[membership.group];
-      std::int64_t number = 0;
-      const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-      if (problem != std::errc() || end != name.data() + name.size()) return;
-      groups.emplace_back(number, membership.group);
-    }
-    if (ids.size() != groups.size()) return;  // ambiguous: leave them unknown
-    std::sort(ids.begin(), ids.end());
-    std::sort(groups.begin(), groups.end());
-    for (std::size_t i = 0; i < ids.size(); ++i) group_of_pg_id_[ids[i]] = groups[i].second;
-  }
-
-  // pg_status: {"0": {"last_enqueued_collective": 12, "last_started_collective": 12,
-  // "last_completed_collective": 11}, …}, as counts; -1 for none.
-  void read_status(const Value& status) {
-    const auto pairs = tree_.pairs(status);
-    std::vector<std::int64_t> pg_ids;
-    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      std::int64_t pg_id = -1;
-      const std::string_view key = tree_.text(pairs[i]);
-      std::from_chars(key.data(), key.data() + key.size(), pg_id);
-      pg_ids.push_back(pg_id);
-      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
-    }
-    link_pg_ids(pg_ids);
-    for (std::size_t i = 0; i < pg_ids.size(); ++i) {
-      const auto known = group_of_pg_id_.find(pg_ids[i]);
-      if (known == group_of_pg_id_.end() || groups_[known->second].point_to_point) continue;
-      const auto number = [&](std::string_view name) -> std::optional<std::uint64_t> {
-        const std::int64_t n = status_number(tree_, tree_.find(pairs[2 * i + 1], name));
-        return n < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(n));
-      };
-      RankTrace::Progress progress;
-      progress.group = known->second;
-      progress.enqueued = number("last_enqueued_collective");
-      progress.started = number("last_started_collective");
-      progress.completed = number("last_completed_collective");
-      trace_.progress.push_back(progress);
-    }
-  }
-
-  static constexpr std::size_t kLongestStack = 16384;    // bytes of a stack's text
-  static constexpr std::size_t kLongestLocation = 1024;  // bytes of a path or function name
-  // A recorder refers to a shared frame in two bytes, and this reader visits its few parts.
-  static constexpr std::size_t kVisitsPerByte = 4;
-  static constexpr std::size_t kVisitsOfASmallFile = 4096;
   static constexpr std::size_t kBytesPerEntry = 64;  // at least: an entry has twenty keys
   static constexpr std::size_t kEventsPerEntry = 3;  // issue, start, complete
 
   const DataTree& tree_;
   const TraceFile& file_;
   Tables& tables_;
+  VisitBudget visits_;
   DumpNames names_;
   RankTrace trace_;
   TraceBuilder builder_{trace_};
-  std::map<GroupId, GroupState> groups_;
-  std::unordered_map<std::uint32_t, GroupId> group_names_;  // by string number
-  std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
-  std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> locations_;
+  DumpGroups groups_;
+  DumpFrames frames_;
   std::int64_t next_id_ = 0;
-  std::size_t lost_ = 0;          // entries from which no call was made, and that no gap shows
-  std::int32_t least_world_ = 0;  // how many ranks the job has at least; 0: not known
+  std::size_t lost_ = 0;  // entries from which no call was made, and that no gap shows
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;
-  std::size_t budget_ = 0;  // values that may still be visited: see spend()
-  bool exhausted_ = false;
   bool only_gloo_ = true;
   std::vector<StringId> scratch_types_;
   IntList scratch_sizes_;

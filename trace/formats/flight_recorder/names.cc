@@ -144,17 +144,4 @@ std::optional<Rank> rank_in_dump(const DataTree& tree) {
   return Rank(static_cast<std::int32_t>(number));
 }
 
-bool is_library_frame(std::string_view file) {
-  constexpr std::array<std::string_view, 4> kLibraries = {"/torch/", "/lib/python3", "<frozen ",
-                                                          "torch/csrc"};
-  const bool installed = file.find("-packages/") != std::string_view::npos;
-  for (const std::string_view library : kLibraries) {
-    if (file.find(library) == std::string_view::npos) continue;
-    // /lib/python3.12/site-packages/…: other installed packages (a trainer) count as the user's.
-    if (library == "/lib/python3" && installed) continue;
-    return true;
-  }
-  return file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py");
-}
-
 }  // namespace lockstep::trace

@@ -1,4 +1,5 @@
-// The vocabulary of Flight Recorder dumps: keys of entries, names of operations, source locations.
+// The vocabulary of Flight Recorder dumps: keys of entries, names of
+// operations, states and types.
 #pragma once
 
 #include <algorithm>
@@ -72,9 +73,6 @@ DumpOperation parse_dump_operation(std::string_view name);
 // The rank where the dump itself has it ("rank"): PyTorch's own tools add it to dumps that they
 // pass on. The dump of a process has the rank only in its file name.
 std::optional<Rank> rank_in_dump(const DataTree& tree);
-
-// Whether a frame is of PyTorch or Python rather than of the user's program. `file`: its path.
-bool is_library_frame(std::string_view file);
 
 // Caches what the strings of one dump mean: keys, types, states and operations are looked up once
 // per string and not once per entry. Keeps references to both arguments.

@@ -1,0 +1,70 @@
+#include "trace/formats/flight_recorder/dump_frames.h"
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include <fmt/core.h>
+
+namespace lockstep::trace {
+
+namespace {
+
+constexpr std::size_t kLongestStack = 16384;    // bytes of a stack's text
+constexpr std::size_t kLongestLocation = 1024;  // bytes of a path or function name
+
+// Whether a frame is of PyTorch or Python rather than of the user's program. `file`: its path.
+bool is_library_frame(std::string_view file) {
+  constexpr std::array<std::string_view, 4> kLibraries = {"/torch/", "/lib/python3", "<frozen ",
+                                                          "torch/csrc"};
+  const bool installed = file.find("-packages/") != std::string_view::npos;
+  for (const std::string_view library : kLibraries) {
+    if (file.find(library) == std::string_view::npos) continue;
+    // /lib/python3.12/site-packages/…: other installed packages (a trainer) count as the user's.
+    if (library == "/lib/python3" && installed) continue;
+    return true;
+  }
+  return file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py");
+}
+
+}  // namespace
+
+// A collision of two hashes would show a wrong stack, nothing worse.
+DumpFrames::Location DumpFrames::location(std::span<const DataTree::Value> frames) {
+  if (frames.empty() || !visits_.spend(frames.size())) return {};
+  std::uint64_t hash = frames.size();
+  for (const DataTree::Value& frame : frames)
+    hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
+  const auto [known, is_new] = known_.try_emplace(hash);
+  if (is_new) known->second = read(frames);
+  return known->second;
+}
+
+DumpFrames::Location DumpFrames::read(std::span<const DataTree::Value> frames) {
+  std::string stack;
+  std::string at;
+  std::string first;
+  for (const DataTree::Value& frame : frames) {
+    if (!visits_.spend(tree_.pairs(frame).size())) break;
+    const DataTree::Value* const file = tree_.find(frame, "filename");
+    const DataTree::Value* const line = tree_.find(frame, "line");
+    const DataTree::Value* const name = tree_.find(frame, "name");
+    if (file == nullptr) continue;
+    const std::string_view path = tree_.text(*file).substr(0, kLongestLocation);
+    std::string location(path);
+    if (line != nullptr) location += fmt::format(":{}", line->integer(0));
+    if (first.empty()) first = location;
+    if (at.empty() && !is_library_frame(path)) at = location;
+    if (stack.size() > kLongestStack) break;
+    stack += location;
+    if (name != nullptr) {
+      stack += " ";
+      stack += tree_.text(*name).substr(0, kLongestLocation);
+    }
+    stack += "\n";
+  }
+  if (at.empty()) at = first;  // nothing but library frames
+  return {tables_.strings.intern(at), tables_.strings.intern(stack)};
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,75 @@
+// The groups of a Flight Recorder dump: their members, and how far the process came in each.
+//
+// pg_config names the groups and their members. pg_status is keyed by pg_id, which differs between
+// ranks; entries connect it to a group's name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/formats/flight_recorder/data_tree.h"
+#include "trace/formats/flight_recorder/names.h"
+#include "trace/ids.h"
+#include "trace/run.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep::trace {
+
+// What is known of a group while the entries of a dump are read, in their order.
+struct DumpGroup {
+  std::vector<Rank> members;  // empty: not known
+  bool point_to_point = false;
+  std::int64_t counted = 0;    // collectives so far, where the dump does not number them
+  std::int64_t last = 0;       // the number of its last collective; 0: none
+  std::int32_t own = kNone;    // group rank of the dump's rank, by its messages
+  std::int32_t batch = kNone;  // the open batch of point-to-point calls
+  std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into RankTrace::calls
+  std::uint64_t batch_seq = 0;             // the number that its calls share
+};
+
+// Keeps references to its arguments; what is damaged is counted in `trace`.
+class DumpGroups {
+ public:
+  DumpGroups(const DataTree& tree, VisitBudget& visits, DumpNames& names, Tables& tables,
+             RankTrace& trace)
+      : tree_(tree), visits_(visits), names_(names), tables_(tables), trace_(trace) {}
+
+  // pg_config: {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, …}. The ranks
+  // are a string. Adds the groups to the trace, by `builder`. O(bytes).
+  void read_config(const DataTree::Value& config, TraceBuilder& builder);
+
+  // pg_status: {"0": {"last_enqueued_collective": 12, "last_started_collective": 12,
+  // "last_completed_collective": 11}, …}, as counts; -1 for none. After the entries. Its numbers
+  // mix both counters where a group has point-to-point calls, so these are passed over.
+  // O(groups log groups).
+  void read_status(const DataTree::Value& status);
+
+  // The group of an entry, by its name; the empty id where the value is no string.
+  GroupId named(const DataTree::Value& name);
+  DumpGroup& operator[](GroupId group) { return groups_[group]; }
+
+  // An entry of this pg_id is of this group. False: earlier entries say another, and pg_config
+  // does not know this one.
+  bool link(std::int64_t pg_id, GroupId group);
+
+  // How many ranks the job has at least, by a group without a name; 0: not known. Gloo's dumps
+  // have one such group in pg_config, whose ranks are those within the group that was made last.
+  std::int32_t least_world() const { return least_world_; }
+
+ private:
+  void link_the_rest(const std::vector<std::int64_t>& pg_ids);
+
+  const DataTree& tree_;
+  VisitBudget& visits_;
+  DumpNames& names_;
+  Tables& tables_;
+  RankTrace& trace_;
+  std::map<GroupId, DumpGroup> groups_;
+  std::unordered_map<std::uint32_t, GroupId> named_;  // by the name's number in the tree
+  std::unordered_map<std::int64_t, GroupId> by_pg_id_;
+  std::int32_t least_world_ = 0;
+};
+
+}  // namespace lockstep::trace

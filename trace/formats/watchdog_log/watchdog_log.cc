@@ -19,15 +19,8 @@
 // where a send, receive or coalesced batch failed. "Rank" in brackets is the group rank. The global
 // rank is that of the prefix "[rank3]:"; in the default group both are the same.
 //
-// Members of a group that said nothing are known where the group ranks of the others leave no
-// choice: group ranks 0 and 2 of ranks 4 and 6 are those of 4, 5, 6, since PyTorch sorts them.
-// Until `link`, a trace's membership of a group holds the rank itself, and as description its group
-// rank.
-//
 // A rank's trace holds the calls that timed out, how far it got in each group
-// (RankTrace::progress), and its exceptions. `link` adds calls about which nothing else is known:
-// those that timed out on other ranks and that this rank, by its counters, had issued too, and the
-// last call that all ranks completed.
+// (RankTrace::progress), and its exceptions. link_logs.h adds what the other ranks' messages tell.
 
 #include <algorithm>
 #include <array>
@@ -47,6 +40,8 @@
 #include "trace/formats/torch_names.h"
 #include "trace/formats/watchdog_log/desync.h"
 #include "trace/formats/watchdog_log/lines.h"
+#include "trace/formats/watchdog_log/link_logs.h"
+#include "trace/formats/watchdog_log/planned_calls.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -63,9 +58,6 @@ constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
 };
 
 constexpr std::int64_t kLargestSeq = INT32_MAX;
-// Distinct timed-out numbers of one group. A hang has a few; many are the log of something else.
-constexpr std::size_t kMaxNumbers = 64;
-
 // A call of one rank that timed out.
 struct Failed {
   WatchdogTimeout timeout;
@@ -89,59 +81,6 @@ bool is_message_op(std::string_view op) {
 // Keeps the larger number: counters only grow, and lines may come in any order.
 void raise(std::optional<std::int64_t>& known, std::optional<std::int64_t> seen) {
   if (seen && *seen <= kLargestSeq && (!known || *seen > *known)) known = seen;
-}
-
-// A call from which build() makes the trace's columns.
-struct PlannedCall {
-  GroupId group;
-  SignatureId signature;
-  std::int64_t seq = 0;  // from 0
-  bool message = false, completed = false, waits = false;
-};
-
-// Rebuilds a trace's calls and events, with the calls of each group in the order of their
-// numbers. Exceptions are kept, after all calls.
-void build(RankTrace& trace, std::vector<PlannedCall> planned) {
-  std::map<GroupId, std::size_t> order;
-  for (const PlannedCall& p : planned) order.emplace(p.group, order.size());
-  std::stable_sort(planned.begin(), planned.end(), [&](const auto& a, const auto& b) {
-    return std::pair(order[a.group], a.seq) < std::pair(order[b.group], b.seq);
-  });
-  trace.calls.clear();
-  trace.first_seq.clear();
-  std::vector<Event> others;  // exceptions
-  for (const Event& event : trace.events) {
-    if (event.kind == EventKind::exception) others.push_back(event);
-  }
-  trace.events.clear();
-  // The calls before each group's first one are missing, as if a ring had dropped them.
-  trace.dropped = 0;
-  std::set<GroupId> seen;
-  for (const PlannedCall& p : planned) {
-    if (!p.message && seen.insert(p.group).second) {
-      trace.dropped += static_cast<std::uint64_t>(p.seq);
-    }
-  }
-  TraceBuilder builder(trace);
-  std::vector<std::int64_t> waited;
-  for (const PlannedCall& p : planned) {
-    const auto id = static_cast<std::int64_t>(trace.calls.size());
-    Call call;
-    call.id = id;
-    call.group = p.group;
-    call.signature = p.signature;
-    call.seq = static_cast<std::uint32_t>(p.seq);
-    call.flags = kAsync;
-    const auto numbering =
-        p.message ? TraceBuilder::Numbering::count : TraceBuilder::Numbering::recorded;
-    if (!builder.add_issue(call, p.message, kNoTime, numbering).empty()) continue;
-    if (p.completed) builder.add_call_event(EventKind::complete, id, kNoTime);
-    if (p.waits) waited.push_back(id);
-  }
-  // The job hangs: the rank waits for what timed out.
-  for (const std::int64_t id : waited) builder.add_call_event(EventKind::wait, id, kNoTime);
-  for (const Event& event : others) trace.events.push_back(event);
-  builder.finish();
 }
 
 class WatchdogLogReader {
@@ -377,7 +316,7 @@ class WatchdogLogReader {
         planned.push_back(*call);
       }
     }
-    build(trace, std::move(planned));
+    rebuild(trace, std::move(planned));
     for (const auto& [group, progress] : one.progress) {
       if (mixed.contains(group)) continue;
       RankTrace::Progress out;
@@ -443,145 +382,6 @@ class WatchdogLogReader {
 
 Result<std::vector<RankTrace>> read_watchdog_log(const TraceFile& file, Tables& tables) {
   return WatchdogLogReader(file, tables).read();
-}
-
-// The numbers of timed-out collectives, by group. Groups with very many are left out: such a log is
-// not that of a job that ended by a timeout.
-std::map<GroupId, std::set<std::int64_t>> failed_numbers(std::span<RankTrace> traces,
-                                                         const Tables& tables) {
-  std::map<GroupId, std::set<std::int64_t>> out;
-  for (const RankTrace& trace : traces) {
-    for (const Call& call : trace.calls) {
-      if (!tables.is_message(call)) {
-        out[call.group].insert(call.seq);
-      }
-    }
-  }
-  std::erase_if(out, [](const auto& group) { return group.second.size() > kMaxNumbers; });
-  return out;
-}
-
-// How many of a group's collectives a rank issued and completed, by its counters and by the calls
-// in which it hangs: the work of a group runs in order, so everything before the first of these
-// completed.
-struct Reached {
-  bool known = false;
-  std::int64_t issued = 0, completed = 0;
-};
-Reached reached(const RankTrace& trace, GroupId group, const Tables& tables) {
-  Reached out;
-  std::optional<std::int64_t> first;
-  for (const Call& call : trace.calls) {
-    const bool message = tables.is_message(call);
-    if (message || call.group != group) continue;
-    out.issued = std::max<std::int64_t>(out.issued, std::int64_t{call.seq} + 1);
-    first = std::min<std::int64_t>(first.value_or(call.seq), call.seq);
-  }
-  out.known = first.has_value();
-  out.completed = first.value_or(0);
-  for (const RankTrace::Progress& progress : trace.progress) {
-    if (progress.group != group) continue;
-    const auto bounded = [](std::uint64_t n) {
-      return static_cast<std::int64_t>(std::min<std::uint64_t>(n, INT32_MAX));
-    };
-    if (progress.enqueued) out.issued = std::max(out.issued, bounded(*progress.enqueued));
-    if (progress.completed) out.completed = std::max(out.completed, bounded(*progress.completed));
-    out.known |= progress.enqueued || progress.completed;
-  }
-  return out;
-}
-
-// Adds the last call that every rank completed, so that the calls after it are seen as incomplete.
-void add_last_completed(std::map<GroupId, std::set<std::int64_t>>& numbers,
-                        std::span<RankTrace> traces, Tables& tables) {
-  const GroupId world = tables.groups.intern("world");
-  for (auto& [group, failed] : numbers) {
-    std::int64_t completed = INT64_MAX;
-    for (const RankTrace& trace : traces) {
-      const Reached r = reached(trace, group, tables);
-      if (r.known) {
-        completed = std::min(completed, r.completed);
-      } else if (group == world) {
-        completed = 0;  // a member of the group about which nothing is known
-      }
-    }
-    if (completed > 0 && completed <= *failed.begin()) failed.insert(completed - 1);
-  }
-}
-
-// Adds the calls that timed out on other ranks and that this rank had issued by its own counters.
-void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>>& numbers,
-                const Tables& tables) {
-  std::vector<PlannedCall> planned;
-  std::set<std::pair<GroupId, std::int64_t>> own;
-  for (const Call& call : trace.calls) {
-    const bool message = tables.is_message(call);
-    planned.push_back({call.group, call.signature, call.seq, message, call.has(kCompleted),
-                       call.has(kWaitBegan)});
-    if (!message) own.emplace(call.group, call.seq);
-  }
-  const std::size_t before = planned.size();
-  for (const auto& [group, failed] : numbers) {
-    const Reached r = reached(trace, group, tables);
-    for (const std::int64_t seq : failed) {
-      if (seq >= r.issued || own.contains({group, seq})) continue;
-      planned.push_back({group, SignatureId{}, seq, false, seq < r.completed, false});
-    }
-  }
-  if (planned.size() != before) build(trace, std::move(planned));
-}
-
-// The members of a group by the group ranks of those that said something; those between them that
-// said nothing included. Empty where there are none of the latter, or where the ranks leave a
-// choice.
-std::vector<Rank> members_with_silent(const std::map<std::int32_t, Rank>& by_group_rank) {
-  std::vector<Rank> out;
-  std::int32_t last_index = -1;
-  std::int32_t last_rank = -1;
-  for (const auto& [index, rank] : by_group_rank) {
-    const std::int32_t between = index - last_index - 1;
-    const std::int32_t room = rank.value - last_rank - 1;
-    if (between != 0 && between != room) return {};
-    if (room < 0) return {};
-    for (std::int32_t r = rank.value - between; r <= rank.value; ++r) out.emplace_back(r);
-    last_index = index;
-    last_rank = rank.value;
-  }
-  return out.size() == by_group_rank.size() ? std::vector<Rank>() : out;
-}
-
-// Replaces the group ranks in traces' memberships by the members of the groups, where some said
-// nothing. All other groups stay undeclared: further members may be silent.
-void declare_silent_members(std::span<RankTrace> traces, Tables& tables) {
-  const GroupId world = tables.groups.intern("world");
-  std::map<GroupId, std::map<std::int32_t, Rank>> groups;
-  std::set<GroupId> contradictory;
-  for (RankTrace& trace : traces) {
-    std::erase_if(trace.groups, [&](const RankTrace::Membership& own) {
-      if (own.group == world) return false;  // NCCL's lines tell its members
-      const auto index = number_after(tables.str(own.desc), "");
-      if (!index) return true;
-      const auto [known, is_new] =
-          groups[own.group].emplace(static_cast<std::int32_t>(*index), trace.rank);
-      if (!is_new && known->second != trace.rank) contradictory.insert(own.group);
-      return true;
-    });
-  }
-  for (const auto& [group, by_group_rank] : groups) {
-    if (contradictory.contains(group)) continue;
-    const std::vector<Rank> members = members_with_silent(by_group_rank);
-    if (members.empty()) continue;
-    const RankList ranks = tables.rank_lists.intern(members);
-    for (RankTrace& trace : traces)
-      if (ranks.contains(trace.rank)) trace.groups.push_back({group, ranks, StringId{}});
-  }
-}
-
-void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
-  declare_silent_members(traces, tables);
-  auto numbers = failed_numbers(traces, tables);
-  add_last_completed(numbers, traces, tables);
-  for (RankTrace& trace : traces) add_issued(trace, numbers, tables);
 }
 
 bool is_watchdog_log(std::string_view bytes) {

@@ -59,24 +59,36 @@ void MemoryOfPlaces::keep_tasks(const std::vector<TaskTime>& tasks) {
 }
 
 TowerMemory MemoryOfPlaces::states(std::string name, const RankParameters& trained,
-                                   const RankParameters& frozen, const TrainingPlan& layout,
-                                   double layer) const {
+                                   const RankParameters& frozen, const TrainingPlan& layout) const {
   TowerMemory out;
   out.tower = std::move(name);
   const StateBytes bytes = state_bytes(trained, layout);
-  const bool fsdp = layout.sharding == Sharding::zero3;
   // Of a frozen tower the 16-bit parameters are all.
-  out.parameters = bytes.parameters + 2 * (fsdp ? updated(frozen, layout) : frozen.total());
+  out.parameters =
+      bytes.parameters +
+      2 * (layout.sharding == Sharding::zero3 ? updated(frozen, layout) : frozen.total());
   out.gradients = bytes.gradients;
   out.optimizer = towers_.plan.offload.optimizer ? 0 : bytes.optimizer;
-  if (fsdp)
-    out.gathered = layout.pipeline > 1 ? 6 * trained.total() + 2 * frozen.total() : 2 * 2 * layer;
   return out;
+}
+
+StageMemory MemoryOfPlaces::held_of_llm(std::size_t place) const {
+  const auto stage = static_cast<std::int32_t>(place);
+  const std::int32_t chunks = program_.shape.chunks;
+  const double parameters = llm_count(towers_, places_[place]).total() / chunks;
+  std::vector<HeldPiece> pieces;
+  for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::int32_t piece = program_.piece(stage, chunk);
+    pieces.push_back({.parameters = parameters,
+                      .trained = towers_.plan.llm_frozen ? 0 : parameters,
+                      .is_first = piece == own_stages(places_),
+                      .is_last = piece + 1 == program_.shape.pieces()});
+  }
+  return fullest_moment(towers_.model, towers_.llm, program_, stage, pieces);
 }
 
 std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
   std::vector<PlaceMemory> out;
-  const std::vector<std::int64_t> in_flight = peak_in_flight(program_);
   for (std::size_t p = 0; p < places_.size(); ++p) {
     const Place& place = places_[p];
     PlaceMemory memory;
@@ -85,18 +97,13 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
     if (place.own == SIZE_MAX) {
       const RankParameters count = llm_count(towers_, place), none;
       const bool frozen = towers_.plan.llm_frozen;
-      TowerMemory tower = states("LLM", frozen ? none : count, frozen ? count : none, towers_.llm,
-                                 parameters_of(towers_.model, towers_.llm, 1, 0).total());
-      tower.activations =
-          peaks_[p].llm + message_buffers(towers_.model, towers_.llm,
-                                          static_cast<std::size_t>(place.stage), in_flight[p]);
+      TowerMemory tower = states("LLM", frozen ? none : count, frozen ? count : none, towers_.llm);
+      const StageMemory held = held_of_llm(p);
+      tower.gathered = held.unsharded;
+      tower.activations = peaks_[p].llm + held.messages;
       memory.towers.push_back(std::move(tower));
-      TrainingPlan whole = towers_.llm;
-      whole.recompute = Recompute::none;
-      memory.working = layer_activation_bytes(towers_.model, whole);
-      const std::int32_t head =
-          towers_.llm.schedule == PipelineSchedule::zbv ? 0 : towers_.llm.pipeline - 1;
-      if (place.stage == head)
+      memory.working = layer_working_bytes(towers_.model, towers_.llm);
+      if (static_cast<std::int32_t>(p) == program_.stage_of(program_.shape.pieces() - 1))
         memory.working = std::max(memory.working, logit_bytes(towers_.model, towers_.llm));
     }
     for (std::size_t i = 0; i < towers_.plan.encoders.size(); ++i) {
@@ -106,8 +113,13 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
           encoder_count(towers_, place, i) + projector_count(towers_, place, i) - trained;
       if (trained + frozen <= 0) continue;
       TowerMemory bytes =
-          states(tower.name, {.dense = trained}, {.dense = frozen}, towers_.layouts[i],
-                 parameters_of(tower.model, towers_.layouts[i], 1, 0).total());
+          states(tower.name, {.dense = trained}, {.dense = frozen}, towers_.layouts[i]);
+      // In a pipeline all, with gradients in float32; else the layer that runs and the buffer that
+      // it was gathered into.
+      if (towers_.layouts[i].sharding == Sharding::zero3)
+        bytes.gathered = towers_.layouts[i].pipeline > 1
+                             ? 6 * trained + 2 * frozen
+                             : 4 * parameters_of(tower.model, towers_.layouts[i], 1, 0).total();
       // Encoded before the pipeline: all of a step's items are kept until it has ended.
       bytes.activations = tower.place == EncoderPlace::every_gpu
                               ? towers_.kept_per_token(i) * most_tokens_[i]

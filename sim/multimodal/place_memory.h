@@ -36,9 +36,10 @@ class MemoryOfPlaces {
   const TaskTime& time_of(const std::vector<TaskTime>& tasks, std::size_t place,
                           const PipelineTask& task) const;
 
-  // `layer`: parameters of one of its layers on a GPU.
   TowerMemory states(std::string name, const RankParameters& trained, const RankParameters& frozen,
-                     const TrainingPlan& layout, double layer) const;
+                     const TrainingPlan& layout) const;
+  // What a GPU has gathered of the LLM, and the pipeline's buffers.
+  StageMemory held_of_llm(std::size_t place) const;
 
   const TowerTimes& towers_;
   const std::vector<Place>& places_;

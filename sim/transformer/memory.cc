@@ -55,12 +55,6 @@ double width_bytes(const Transformer& model, const TrainingPlan& plan) {
   return static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden);
 }
 
-// All that a layer makes while it runs, however much of it is kept.
-double layer_working_bytes(const Transformer& model, TrainingPlan plan) {
-  plan.recompute = Recompute::none;
-  return layer_activation_bytes(model, plan);
-}
-
 }  // namespace
 
 double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan) {
@@ -69,6 +63,20 @@ double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan
     return 2 * elements / (plan.sequence_parallel ? plan.tensor : 1);
   return elements * (model.gated ? gated_bytes_per_element(model, plan)
                                  : dense_bytes_per_element(model, plan));
+}
+
+double layer_working_bytes(const Transformer& model, TrainingPlan plan) {
+  plan.recompute = Recompute::none;
+  double bytes = layer_activation_bytes(model, plan);
+  // What is split along the sequence is gathered for the products: backward, their input and the
+  // gradient of their output; the gradient of the input is whole until it is scattered (arXiv
+  // 2205.05198, section 4.2.2).
+  if (plan.sequence_parallel && plan.tensor > 1) bytes += 3 * 2 * width_bytes(model, plan);
+  // FSDP: gradients in 16 bits, and in float32 what is scattered of them. A pipeline adds them to
+  // its sums.
+  if (plan.sharding == Sharding::zero3)
+    bytes += (plan.pipeline > 1 ? 2 : 2 + 4) * parameters_of(model, plan, 1, 0).total();
+  return bytes;
 }
 
 double logit_bytes(const Transformer& model, const TrainingPlan& plan) {
@@ -108,67 +116,114 @@ StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan) {
 
 namespace {
 
-// The stage that has the last piece of the model.
-std::size_t last_stage(const TrainingPlan& plan) {
-  return plan.schedule == PipelineSchedule::zbv ? 0 : static_cast<std::size_t>(plan.pipeline) - 1;
+// FSDP gathers a layer, and the tables that belong to the root, into buffers of a stream of their
+// own, whose memory serves no other, and copies it out of them in 16 bits
+// (torch/distributed/fsdp/_fully_shard). The root stays gathered after the forward.
+double gathering_bytes(const Transformer& model, const TrainingPlan& plan, double tables) {
+  return 2 * parameters_of(model, plan, 1, tables).total();
+}
+
+// The tables of the embedding and of the logits.
+double table_parameters(const Transformer& model, const HeldPiece& piece) {
+  if (piece.is_first && piece.is_last) return static_cast<double>(embedding_parameters(model));
+  if (!piece.is_first && !piece.is_last) return 0;
+  return static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+}
+
+std::vector<HeldPiece> pieces_of(const Transformer& model, const TrainingPlan& plan,
+                                 const PipelineProgram& order, std::int32_t stage) {
+  std::vector<HeldPiece> out;
+  for (std::int32_t chunk = 0; chunk < order.shape.chunks; ++chunk) {
+    const std::int32_t index = order.piece(stage, chunk);
+    HeldPiece piece{.layers = layers_of_piece(model, plan, index),
+                    .is_first = index == 0,
+                    .is_last = index + 1 == order.shape.pieces()};
+    piece.parameters = piece.trained =
+        parameters_of(model, plan, piece.layers, table_parameters(model, piece)).total();
+    out.push_back(piece);
+  }
+  return out;
+}
+
+// How far a step has come with a piece.
+struct Progress {
+  std::int64_t forwards = 0, backwards = 0;  // micro-batches that have begun, and that have ended
+  double in_flight() const { return static_cast<double>(forwards - backwards); }
+};
+
+// Of a piece in a zero3 pipeline, as in StageMemory.
+double unsharded_bytes(const HeldPiece& piece, const Progress& progress,
+                       std::int64_t micro_batches) {
+  if (progress.forwards == 0 || progress.backwards == micro_batches) return 0;
+  return 2 * piece.parameters + (progress.backwards > 0 ? 4 * piece.trained : 0);
+}
+
+double message_buffers(const Transformer& model, const TrainingPlan& plan, const HeldPiece& piece,
+                       const Progress& progress) {
+  const double message = 2 * width_bytes(model, plan) / (plan.sequence_parallel ? plan.tensor : 1);
+  const auto micro_batches = static_cast<double>(plan.micro_batches());
+  // Inputs in flight are among the activations.
+  const double inputs = piece.is_first ? 0 : micro_batches - progress.in_flight();
+  if (!piece.is_last) return message * (inputs + micro_batches + progress.in_flight());
+  // The logits of the micro-batch at work are among those that are computed.
+  const double logits =
+      2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.vocabulary) / plan.tensor;
+  return message * inputs + logits * std::max(0.0, static_cast<double>(progress.forwards) - 1);
 }
 
 }  // namespace
 
-double message_buffers(const Transformer& model, const TrainingPlan& plan, std::size_t stage,
-                       std::int64_t in_flight) {
-  if (plan.sharding != Sharding::zero3 || plan.pipeline == 1) return 0;
-  const double message = 2 * width_bytes(model, plan) / (plan.sequence_parallel ? plan.tensor : 1);
-  const auto micro_batches = static_cast<double>(plan.micro_batches());
-  const auto flying = static_cast<double>(in_flight);
-  const double chunks = plan.chunks;
-  const bool last = stage == last_stage(plan);
-  // Inputs in flight are among the activations.
-  const double inputs = std::max(0.0, micro_batches * (chunks - (stage == 0 ? 1 : 0)) - flying);
-  const double sent = last ? chunks - 1 : chunks;  // pieces whose results are messages
-  const double logits = last ? 2 * static_cast<double>(plan.tokens()) *
-                                   static_cast<double>(model.vocabulary) / plan.tensor
-                             : 0;
-  // Those of the micro-batch at work are among the logits that are computed.
-  return message * (inputs + micro_batches * sent + flying * sent / chunks) +
-         logits * (micro_batches - 1);
+StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
+                           const PipelineProgram& order, std::int32_t stage,
+                           const std::vector<HeldPiece>& pieces) {
+  const bool fsdp = plan.sharding == Sharding::zero3;
+  const bool keeps_gathered = fsdp && plan.pipeline > 1;
+  const double of_layer = layer_activation_bytes(model, plan);
+  const Work last_part = order.split ? Work::weight : Work::backward;
+  double tables = 0;
+  for (const HeldPiece& piece : pieces) tables += table_parameters(model, piece);
+  const double gathering = gathering_bytes(model, plan, tables);
+  std::vector<Progress> progress(pieces.size());
+  StageMemory most;
+  for (const PipelineTask& task : order.tasks[static_cast<std::size_t>(stage)]) {
+    Progress& at_work = progress[static_cast<std::size_t>(task.chunk)];
+    if (task.work == Work::forward) ++at_work.forwards;
+    if (task.work == last_part) ++at_work.backwards;
+    StageMemory now;
+    if (fsdp) now.unsharded = (keeps_gathered ? 1 : 2) * gathering;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      now.activations += progress[i].in_flight() * pieces[i].layers * of_layer;
+      if (!keeps_gathered) continue;
+      now.unsharded += unsharded_bytes(pieces[i], progress[i], order.shape.micro_batches);
+      now.messages += message_buffers(model, plan, pieces[i], progress[i]);
+    }
+    if (now.total() > most.total()) most = now;
+  }
+  return most;
 }
 
 StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
-                      const std::vector<std::int64_t>& in_flight) {
+                      const PipelineProgram& order) {
   StepMemory use;
   use.state = state_bytes(model, plan);
-  if (plan.sharding == Sharding::zero3) {
-    // A pipeline stage keeps its gathered 16-bit weights over all micro-batches and sums gradients
-    // in float32: 2 + 4 bytes. Otherwise two layers are gathered, the running one and the
-    // prefetched one, and the tables of the embedding and the logits: they belong to the root,
-    // which FSDP does not shard again after the forward (torch/distributed/fsdp/_fully_shard).
-    const auto tables = static_cast<double>(embedding_parameters(model));
-    use.unsharded = plan.pipeline > 1 ? 6 * parameters_per_rank(model, plan)
-                                      : 2 * parameters_of(model, plan, 2, tables).total();
-  }
-  // The stage with the last piece of the model holds the logits. In most schedules it has fewer
-  // micro-batches in flight, so it is not always the fullest.
-  const std::size_t head = last_stage(plan);
-  const double of_layer = layer_activation_bytes(model, plan);
   const double working = layer_working_bytes(model, plan);
   double most = 0;
-  for (std::size_t stage = 0; stage < in_flight.size(); ++stage) {
-    const double layers_per_chunk =
-        layers_of_stage(model, plan, static_cast<std::int64_t>(stage)) / plan.chunks;
-    const double kept = static_cast<double>(in_flight[stage]) * layers_per_chunk * of_layer;
-    const double messages = message_buffers(model, plan, stage, in_flight[stage]);
-    const double logits = stage == head ? logit_bytes(model, plan) : 0;
-    // A layer and the logits are never computed at the same time.
+  for (std::int32_t stage = 0; stage < order.shape.stages; ++stage) {
+    const StageMemory held =
+        fullest_moment(model, plan, order, stage, pieces_of(model, plan, order, stage));
+    // The stage with the last piece of the model holds the logits. In most schedules it has fewer
+    // micro-batches in flight, so it is not always the fullest. A layer and the logits are never
+    // computed at the same time.
+    const bool head = stage == order.stage_of(order.shape.pieces() - 1);
+    const double logits = head ? logit_bytes(model, plan) : 0;
     const double now = std::max(working, logits);
     // On a tie, the first stage.
-    if (kept + messages + now <= most) continue;
-    most = kept + messages + now;
-    use.activations = kept;
-    use.messages = messages;
+    if (held.total() + now <= most) continue;
+    most = held.total() + now;
+    use.held = held;
     use.working = now;
     use.of_logits = logits > working;
-    use.stage = static_cast<std::int32_t>(stage);
+    use.stage = stage;
   }
   return use;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/pipeline/schedule.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
@@ -20,6 +21,10 @@ namespace lockstep::sim {
 // grouped queries make keys and values smaller. Of a mixture's feed-forward blocks, those of all
 // tokens that the fullest expert rank gets, and these tokens: see memory.cc.
 double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan);
+
+// What a layer holds while it is computed, however much of it is kept: what it keeps without
+// recomputation, what sequence parallelism gathers, and the layer's gradients under zero3.
+double layer_working_bytes(const Transformer& model, TrainingPlan plan);
 
 // Logits of one micro-batch on one rank of the last stage: 16-bit, float32, log-softmax and its
 // gradient. Under PyTorch, split over tensor ranks, more: see memory.cc.
@@ -38,27 +43,46 @@ StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan);
 // The same of these parameters of a rank.
 StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan);
 
-// What a stage of a zero3 pipeline holds of messages beyond the activations, as PyTorch's
-// pipelining does (torch/distributed/pipelining/stage.py): a buffer for the gradient and, but for
-// the first piece of the model, for the input of every micro-batch of the step; the results of
-// those in flight; and the last piece's 16-bit logits, of all of them. Other pipelines free what
-// they sent.
-double message_buffers(const Transformer& model, const TrainingPlan& plan, std::size_t stage,
-                       std::int64_t in_flight);
+// A piece of the model on the stage that holds it.
+struct HeldPiece {
+  double layers = 0;
+  double parameters = 0, trained = 0;      // of a rank, and those of them that have gradients
+  bool is_first = false, is_last = false;  // of the model
+};
+
+// What a stage holds, beyond its states, at the end of a task.
+struct StageMemory {
+  // What zero3 has gathered at the same time. Without a pipeline: memory.cc. In one a piece keeps
+  // its 16-bit weights from its first forward to its last backward, so that they are not gathered
+  // for each micro-batch, and from its first backward sums gradients in float32; after its last one
+  // they are scattered and freed (torchtitan, apply_fsdp; torch/distributed/pipelining/stage.py,
+  // run_post_backward). So of interleaved pieces not all need gradients at the same time.
+  double unsharded = 0;
+  double activations = 0;  // of all micro-batches in flight
+  // Of a zero3 pipeline, beyond the activations, as in PyTorch 2.6's pipelining: a buffer for the
+  // gradient and, but for the first piece of the model, for the input of every micro-batch of the
+  // step; the results of those in flight; and the last piece's 16-bit logits, of all that it has
+  // computed. Other pipelines free what they sent.
+  double messages = 0;
+  double total() const { return unsharded + activations + messages; }
+};
+// Of the tasks of `stage`, in their order, the end of that at which it holds most. `pieces`: by
+// chunk. O(tasks x chunks).
+StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
+                           const PipelineProgram& order, std::int32_t stage,
+                           const std::vector<HeldPiece>& pieces);
 
 struct StepMemory {
   StateBytes state;
-  double unsharded = 0;    // what zero3 has gathered at the same time
-  double activations = 0;  // of all micro-batches in flight
-  double messages = 0;     // message_buffers()
+  StageMemory held;
   double working = 0;      // of the layer that is being computed, or of the logits
   bool of_logits = false;  // `working` is of the logits
   std::int32_t stage = 0;  // the stage that this describes
-  double total() const { return state.total() + unsharded + activations + messages + working; }
+  double total() const { return state.total() + held.total() + working; }
 };
 
-// The memory use of the fullest stage. `in_flight` by stage as in PipelineRun: each chunk counts.
+// The memory use of the fullest stage.
 StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
-                      const std::vector<std::int64_t>& in_flight);
+                      const PipelineProgram& order);
 
 }  // namespace lockstep::sim

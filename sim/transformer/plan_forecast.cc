@@ -126,11 +126,13 @@ std::vector<ForecastPart> memory_parts(const PlanForecast& f) {
       {"optimizer", "optimizer's state", use.state.optimizer,
        (fsdp ? "Adam: 8 bytes a parameter" : "Adam and float32 weights: 12 bytes a parameter") +
            divided(zero >= Sharding::zero1, plan)},
-      {"gathered", "gathered parameters", use.unsharded,
-       plan.pipeline > 1 ? "a stage's 16-bit weights and float32 gradients, over all micro-batches"
-                         : "the layer that runs and the one that is prefetched, in 16 bits"},
-      {"activations", "activations", use.activations, activations_basis(f.plan.model, plan)},
-      {"messages", "messages of the stages", use.messages,
+      {"gathered", "gathered parameters", use.held.unsharded,
+       plan.pipeline > 1
+           ? "16-bit weights, and float32 gradients of the pieces whose backward passes "
+             "have begun"
+           : "the running layer and the tables in 16 bits, and buffers for gathering"},
+      {"activations", "activations", use.held.activations, activations_basis(f.plan.model, plan)},
+      {"messages", "messages of the stages", use.held.messages,
        "PyTorch's pipelining: a buffer for each micro-batch, and what was sent until its backward"},
       {use.of_logits ? "logits" : "working",
        use.of_logits ? "logits and their gradient" : "the layer that is computed", use.working,

@@ -467,7 +467,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   out.pipeline_seconds = (last - first).seconds();
   out.update_seconds = step->update.seconds();
   out.exchange_seconds = (end - step->update - (last - first)).seconds();
-  out.memory = memory_use(model, plan, peak_in_flight(step->order));
+  out.memory = memory_use(model, plan, step->order);
   out.memory_bytes = out.memory.total() + cost.reserved_memory;
   return out;
 }

@@ -41,6 +41,11 @@ TrainingPlan plan_of(std::int64_t sequence, std::int64_t batch) {
   return out;
 }
 
+PipelineProgram order_of(const TrainingPlan& plan) {
+  return *make_pipeline(
+      plan.schedule, {plan.pipeline, static_cast<std::int32_t>(plan.micro_batches()), plan.chunks});
+}
+
 // h = 8, one head, ffn 32: QKV 3*64 + 24, projection 64 + 8, feed-forward 2*256 + 32 + 8, norms 32.
 TEST(Transformer, ParametersOfASmallLayer) {
   Transformer tiny = gpt(1, 8, 1);
@@ -183,15 +188,15 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   TrainingPlan of = plan_of(1024, 8);
   of.pipeline = 4;
   of.recompute = Recompute::full;
-  const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
+  const StepMemory use = memory_use(model, of, order_of(of));
   EXPECT_DOUBLE_EQ(use.state.total(), 18 * parameters_per_rank(model, of));
   // Two layers a stage; the last one, with a micro-batch and the logits (14 bytes each), is
   // fullest.
-  EXPECT_DOUBLE_EQ(use.activations, 1 * 2 * 2.0 * 1024 * 1024);
+  EXPECT_DOUBLE_EQ(use.held.activations, 1 * 2 * 2.0 * 1024 * 1024);
   EXPECT_DOUBLE_EQ(use.working, 14.0 * 1024 * 51200);
   EXPECT_TRUE(use.of_logits);
   EXPECT_EQ(use.stage, 3);
-  EXPECT_EQ(use.unsharded, 0);
+  EXPECT_EQ(use.held.unsharded, 0);
 }
 
 // 126 layers over 16 stages of 8 chunks, as Llama 3 405B: one each, and none in the first and the
@@ -231,18 +236,68 @@ TEST(Pieces, TheFullestStageHasALayerMoreOrATable) {
   EXPECT_EQ(parameters_per_rank(model, of), 4 * layer);
 }
 
-// FSDP's root has the tables, and stays gathered; of the layers two are.
+// FSDP's root has the tables, and stays gathered; and what is gathered is there twice.
 TEST(Memory, FsdpKeepsTheTablesGathered) {
   Transformer model = gpt(8, 1024, 16);
   TrainingPlan of = plan_of(1024, 8);
   of.data = 8;
   of.sharding = Sharding::zero3;
-  const double layers = 2.0 * static_cast<double>(layer_parameters(model));
-  EXPECT_DOUBLE_EQ(memory_use(model, of, {1}).unsharded, 2 * (layers + 51200.0 * 1024));
+  const auto unsharded = [&] { return memory_use(model, of, order_of(of)).held.unsharded; };
+  const auto layer = static_cast<double>(layer_parameters(model));
+  EXPECT_DOUBLE_EQ(unsharded(), 2 * 2 * (layer + 51200.0 * 1024));
   model.tied_embeddings = false;
-  EXPECT_DOUBLE_EQ(memory_use(model, of, {1}).unsharded, 2 * (layers + 2 * 51200.0 * 1024));
+  EXPECT_DOUBLE_EQ(unsharded(), 2 * 2 * (layer + 2 * 51200.0 * 1024));
   of.sharding = Sharding::zero2;
-  EXPECT_EQ(memory_use(model, of, {1}).unsharded, 0);
+  EXPECT_EQ(unsharded(), 0);
+}
+
+// Of 8 micro-batches on 4 stages of two layers each, the bytes that each moment adds.
+TEST(Memory, FsdpKeepsAPipelinesWeightsAndSumsItsGradients) {
+  const Transformer model = gpt(8, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  of.pipeline = 4;
+  of.recompute = Recompute::full;
+  of.sharding = Sharding::zero3;
+  const double layer = parameters_of(model, of, 1, 0).total();
+  // In the middle: 16-bit weights, float32 gradients, a layer's buffer.
+  const std::vector<HeldPiece> two = {{.layers = 2, .parameters = 2 * layer, .trained = 2 * layer}};
+  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, two).unsharded,
+                   (2 + 4) * 2 * layer + 2 * layer);
+  // Frozen parameters have no gradients.
+  const std::vector<HeldPiece> frozen = {{.layers = 2, .parameters = 2 * layer}};
+  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, frozen).unsharded, 3 * 2 * layer);
+  // Four micro-batches on two pieces a stage: the later piece's gradients are scattered before the
+  // earlier one's first backward, so half of them are there at a time.
+  of.global_batch = 4;
+  of.chunks = 2;
+  of.schedule = PipelineSchedule::interleaved;
+  const HeldPiece one = {.layers = 1, .parameters = layer, .trained = layer};
+  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, {one, one}).unsharded,
+                   2 * 2 * layer + 4 * layer + 2 * layer);
+  // Of eight, rounds of four alternate between the pieces.
+  of.global_batch = 8;
+  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, {one, one}).unsharded,
+                   (2 + 4) * 2 * layer + 2 * layer);
+}
+
+// While a layer is computed, sequence parallelism gathers what it split: the products' input and
+// two gradients. FSDP has the layer's gradients in 16 bits, and scatters them in float32.
+TEST(Memory, ALayerAtWorkHoldsWhatIsGatheredAndItsGradients) {
+  const Transformer model = gpt(8, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  of.recompute = Recompute::full;
+  const double elements = 1024.0 * 1024, scores = 5.0 * 16 * 1024 / 1024;
+  EXPECT_DOUBLE_EQ(layer_working_bytes(model, of), (34 + scores) * elements);
+  of.tensor = 4;
+  EXPECT_DOUBLE_EQ(layer_working_bytes(model, of), (10 + 24.0 / 4 + scores / 4) * elements);
+  of.sequence_parallel = true;
+  const double split = ((34 + scores) / 4 + 3 * 2) * elements;
+  EXPECT_DOUBLE_EQ(layer_working_bytes(model, of), split);
+  const double layer = parameters_of(model, of, 1, 0).total();
+  of.sharding = Sharding::zero3;
+  EXPECT_DOUBLE_EQ(layer_working_bytes(model, of), split + 6 * layer);
+  of.pipeline = 2;  // where gradients are summed in what the stage holds
+  EXPECT_DOUBLE_EQ(layer_working_bytes(model, of), split + 2 * layer);
 }
 
 // torch/distributed/tensor/parallel/loss.py: 4 bytes more of each logit, and the product's input,
@@ -268,20 +323,25 @@ TEST(Memory, APipelineOfPyTorchKeepsBuffersForAllMicroBatches) {
   of.recompute = Recompute::full;
   of.sharding = Sharding::zero3;
   const double message = 2.0 * 1024 * 1024;
+  const auto messages = [&](std::int32_t stage) {
+    // Without parameters, so that the fullest moment is that with most in flight.
+    const HeldPiece piece = {.layers = 2, .is_first = stage == 0, .is_last = stage == 3};
+    return fullest_moment(model, of, order_of(of), stage, {piece}).messages;
+  };
   // The first stage: gradients of 8, results of 4 in flight. In the middle 3 in flight, whose
   // inputs are activations: 5 more of these. The last one: 7 inputs and the logits of the other 7.
-  EXPECT_DOUBLE_EQ(message_buffers(model, of, 0, 4), (8 + 4) * message);
-  EXPECT_DOUBLE_EQ(message_buffers(model, of, 1, 3), (5 + 8 + 3) * message);
-  EXPECT_DOUBLE_EQ(message_buffers(model, of, 3, 1), 7 * message + 7 * 2.0 * 1024 * 51200);
-  const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
+  EXPECT_DOUBLE_EQ(messages(0), (8 + 4) * message);
+  EXPECT_DOUBLE_EQ(messages(1), (5 + 8 + 3) * message);
+  EXPECT_DOUBLE_EQ(messages(3), 7 * message + 7 * 2.0 * 1024 * 51200);
+  const StepMemory use = memory_use(model, of, order_of(of));
   EXPECT_EQ(use.stage, 3);
-  EXPECT_EQ(use.messages, message_buffers(model, of, 3, 1));
+  EXPECT_EQ(use.held.messages, messages(3));
   // Megatron frees what it sent, and without stages nothing is sent.
   of.sharding = Sharding::zero1;
-  EXPECT_EQ(message_buffers(model, of, 0, 4), 0);
+  EXPECT_EQ(messages(0), 0);
   of.sharding = Sharding::zero3;
   of.pipeline = 1;
-  EXPECT_EQ(message_buffers(model, of, 0, 1), 0);
+  EXPECT_EQ(messages(0), 0);
 }
 
 TEST(Workload, RefusesWhatCannotBe) {

@@ -16,8 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// The models of both: GPT with a feed-forward block four times as wide. Recomputation is not a
-// column: read_step_columns().
+// The models of both: GPT with a feed-forward block four times as wide.
 void set_gpt(MeasuredStep& step, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
              std::int64_t vocabulary) {
   step.model.layers = layers;
@@ -80,6 +79,13 @@ bool has_column(const json& columns, std::string_view name) {
   return false;
 }
 
+// What is recomputed is not a column: the table says it once, or unsaid.json for it.
+Recompute recomputed(TableRow& table, const std::string& machine_type) {
+  static const json unsaid = json::parse(unsaid_in_tables());
+  return table.recompute("recompute",
+                         unsaid[machine_type]["recompute"].get_ref<const std::string&>());
+}
+
 }  // namespace
 
 Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::string& file) {
@@ -107,16 +113,10 @@ Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::s
     table.steps.push_back(std::move(step));
   }
   table.machine_type = !vtrain ? "dgx-a100" : one_node ? "a100-node" : "a100-cluster";
-  // vTrain's steps on one node are taken to recompute nothing, although its simulator's
-  // configurations have use_checkpoint. Another layer of width 2,048 takes a micro-batch of 8
-  // sequences 17 ms: with a second forward pass 209 TFLOP/s, softmax and dropout in memory
-  // included, where Megatron's paper has 137 for a width of 2,304. Fitted to the same 36 rows,
-  // products reach 87 % of the peak with recomputation and 68 % without, and memory 90 % and 72 %
-  // of its bandwidth. A layer takes as long in pipelines of 1, 2 and 4 stages, so no stage differs
-  // from the others.
-  const bool recompute = !(vtrain && one_node);
-  for (MeasuredStep& step : table.steps)
-    step.plan.recompute = recompute ? Recompute::full : Recompute::none;
+  TableRow whole(root, file);
+  const Recompute recompute = recomputed(whole, table.machine_type);
+  if (const Status read = whole.status(); !read) return read.error();
+  for (MeasuredStep& step : table.steps) step.plan.recompute = recompute;
   return table;
 }
 

@@ -15,15 +15,6 @@ namespace lockstep::sim {
 
 namespace {
 
-// Whether the row has the second of two words; without the key it has the first.
-bool one_of(TableRow& row, const char* key, const char* first, const char* second) {
-  const std::string value = row.text(key, first);
-  if (value != first && value != second)
-    row.refuse(fmt::format("{} \"{}\" is not known", key, printable(value)),
-               fmt::format("write {} or {}", first, second));
-  return value == second;
-}
-
 // {"model": "llama3-405b", "layers": 42, "gpus": 192, "tp": 8, "pp": 3, "cp": 2, "vp": 7,
 //  "mbs": 1, "gbs": 252, "seq": 8192, "dtype": "bf16", "step_s": 16.93}; layers, cp, vp and mbs may
 // be left out, and so may what a job has otherwise than the published model or NVIDIA's recipes:
@@ -50,7 +41,7 @@ MeasuredStep nemo_step(TableRow& row) {
   plan.context = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("cp", 1), 1 << 15));
   plan.chunks = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("vp", 1), 1 << 14));
   if (plan.chunks > 1) plan.schedule = PipelineSchedule::interleaved;
-  plan.short_ends = one_of(row, "split", "even", "short_ends");
+  plan.short_ends = row.one_of("split", {"even", "short_ends"}, "even") == 1;
   const std::int64_t gpus = row.count("gpus");
   const std::int64_t rest = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
   if (gpus % rest != 0)
@@ -60,13 +51,14 @@ MeasuredStep nemo_step(TableRow& row) {
   plan.micro_batch = row.count("mbs", 1);
   plan.global_batch = row.count("gbs");
   plan.sequence = row.count("seq");
-  plan.fp8 = one_of(row, "dtype", "bf16", "fp8");
+  plan.fp8 = row.one_of("dtype", {"bf16", "fp8"}, "bf16") == 1;
   // NeMo's recipes: Megatron's distributed optimizer, gradients in bfloat16 (grad_reduce_in_fp32 is
   // off), all communication overlapped where possible, and kernels fused by Transformer Engine.
   plan.sharding = Sharding::zero1;
   plan.short_gradients = true;
   plan.sequence_parallel = plan.tensor > 1;
-  plan.overlapped_tensor = !one_of(row, "tensor_calls", "overlapped", "exposed") && plan.tensor > 1;
+  plan.overlapped_tensor =
+      row.one_of("tensor_calls", {"overlapped", "exposed"}, "overlapped") == 0 && plan.tensor > 1;
   plan.overlapped_gradients = plan.overlapped_context = true;
   plan.overlapped_pipeline = plan.chunks > 1;
   plan.compiled = true;

@@ -1,10 +1,14 @@
 #include "sim/transformer/table_row.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "base/text.h"
 
 namespace lockstep::sim {
 
@@ -46,6 +50,21 @@ const json* TableRow::find(std::string_view name) const {
   return nullptr;
 }
 
+std::size_t TableRow::one_of(std::string_view name, const std::vector<std::string>& words,
+                             std::string_view otherwise) {
+  const std::string said = text(name, std::string(otherwise));
+  const auto found = std::find(words.begin(), words.end(), said);
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  refuse(fmt::format("{} \"{}\" is not known", name, printable(said)),
+         fmt::format("known are {}", join_and(words)));
+  return 0;
+}
+
+Recompute TableRow::recompute(std::string_view name, std::string_view otherwise) {
+  return static_cast<Recompute>(
+      one_of(name, {kRecomputeNames.begin(), kRecomputeNames.end()}, otherwise));
+}
+
 bool TableRow::has(std::string_view name) const { return find(name) != nullptr; }
 
 std::int64_t TableRow::count(std::string_view name, std::optional<std::int64_t> otherwise) {
@@ -77,7 +96,10 @@ std::optional<double> TableRow::number_if_there(std::string_view name) {
 
 std::string TableRow::text(std::string_view name, std::string otherwise) {
   const json* value = find(name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::move(otherwise);
+  if (value == nullptr || value->is_null()) return otherwise;
+  if (value->is_string()) return value->get<std::string>();
+  refuse(fmt::format("\"{}\" is not a text", name), "put it in quotes");
+  return otherwise;
 }
 
 bool is_list_of_lists(const json& value) {

@@ -2,10 +2,12 @@
 // reader takes all values without checking each, then asks status() once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -29,6 +31,10 @@ class TableRow {
   // Empty also for null.
   std::optional<double> number_if_there(std::string_view name);
   std::string text(std::string_view name, std::string otherwise = {});
+  // The index of the word among `words`.
+  std::size_t one_of(std::string_view name, const std::vector<std::string>& words,
+                     std::string_view otherwise);
+  Recompute recompute(std::string_view name, std::string_view otherwise);
   bool has(std::string_view name) const;
 
   Status status() const { return wrong_ ? Status(*wrong_) : Status::ok(); }
@@ -43,6 +49,9 @@ class TableRow {
   std::string location_;  // "table.json, row 3"
   std::optional<Error> wrong_;
 };
+
+// unsaid.json: what tables leave out.
+std::string_view unsaid_in_tables();
 
 bool is_list_of_lists(const nlohmann::json& value);
 

@@ -70,10 +70,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
   plan.short_ends = splits_with_short_ends(step.model, plan);
   plan.sharding = Sharding::zero3;
   plan.sequence_parallel = plan.tensor > 1;
-  const std::string kept = row.text("ac", "none");
-  plan.recompute = kept == "full"        ? Recompute::full
-                   : kept == "selective" ? Recompute::selective
-                                         : Recompute::none;
+  plan.recompute = row.recompute("ac", "none");
   // For example tech "FSDP + compile + fp8", quant "float8".
   const std::string how = fmt::format("{} {}", row.text("tech"), row.text("quant"));
   plan.plain_kernels = true;

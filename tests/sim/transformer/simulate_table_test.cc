@@ -139,20 +139,31 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
 }
 
 // vTrain's rows do not say what was recomputed: nothing in its table of one node, everything in
-// that of several, and in Megatron's.
+// that of several, and in Megatron's (unsaid.json). A table may say it.
 TEST(MeasuredTables, SayWhatIsRecomputed) {
-  const auto recompute = [](const char* text) {
+  const auto recompute = [](const std::string& text) {
     return parse_measured_table(text, "table.json")->steps.front().plan.recompute;
   };
-  const std::string vtrain =
-      R"json({"columns":["# GPUs","global batch","micro batch","hidden size","attention heads",
+  const std::string columns =
+      R"json("columns":["# GPUs","global batch","micro batch","hidden size","attention heads",
       "# layers","sequence length","tensor parallelism","data parallelism","pipeline parallelism",
       "iteration time (ms)"],"rows":[[2,8,2,1024,16,4,1024,1,2,1,60])json";
-  EXPECT_EQ(recompute((vtrain + "]}").c_str()), Recompute::none);
-  EXPECT_EQ(recompute((vtrain + ",[16,32,2,1024,16,4,1024,1,16,1,60]]}").c_str()), Recompute::full);
+  EXPECT_EQ(recompute("{" + columns + "]}"), Recompute::none);
+  EXPECT_EQ(recompute("{" + columns + ",[16,32,2,1024,16,4,1024,1,16,1,60]]}"), Recompute::full);
   EXPECT_EQ(recompute(R"json({"seq":2048,"vocab":51200,"columns":["heads","hidden","layers","tp",
       "pp","gpus","batch","iteration_s_derived"],"rows":[[24,2304,24,1,1,8,512,1]]})json"),
             Recompute::full);
+  EXPECT_EQ(recompute(R"({"recompute":"selective",)" + columns + "]}"), Recompute::selective);
+  const auto refused =
+      parse_measured_table(R"({"recompute":"some",)" + columns + "]}", "table.json");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().str(),
+            "error: table.json: recompute \"some\" is not known\n"
+            "  fix: known are none, selective and full");
+  const auto titan = parse_measured_table(
+      R"({"rows":[{"model":"8B","gpus":8,"local_batch":1,"ac":"op","tps_gpu":1}]})", "t.json");
+  ASSERT_FALSE(titan);
+  EXPECT_THAT(titan.error().message, HasSubstr("row 1: ac \"op\" is not known"));
 }
 
 // 126 layers over 8 stages: 15 on the first and the last, 16 on the others. 32 divide.

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -308,8 +311,52 @@ Result<bool> agrees(const trace::Run& derived, const std::string& recorded, bool
   return same;
 }
 
-// Derives the calls of each rank for exactly this job, and compares the runs with them. Errors:
-// those of derive() and agrees().
+// The steps of a recorded run in which a float16 gradient overflowed, where its calls tell: the
+// ranks agree on it in every step, and only where none overflowed sum the norm that clips. Nothing:
+// the calls are the same either way.
+std::optional<std::vector<std::int64_t>> overflows_of(const Scenario& scenario,
+                                                      const trace::Run& run) {
+  if (scenario.strategy.kind != Scenario::Strategy::Kind::fsdp ||
+      scenario.train.precision != Scenario::Train::Precision::float16 ||
+      !scenario.train.clip.any() || scenario.fault == Fault::local_overflow)
+    return std::nullopt;
+  std::set<std::int64_t> agreed, clipped;
+  for (const trace::RankTrace& rank : run.ranks)
+    for (const trace::Call& call : rank.calls)
+      for (const std::string& name : run.tables.names(call.what)) {
+        if (name == "found_inf") agreed.insert(call.step);
+        if (name == "squared_norm") clipped.insert(call.step);
+      }
+  std::vector<std::int64_t> out;
+  std::ranges::set_difference(agreed, clipped, std::back_inserter(out));
+  return out;
+}
+
+// Derives the calls of each rank for exactly this job into `folder`. Errors: those of run_alone().
+Result<trace::Run> derive_job(const Scenario& scenario,
+                              const std::optional<std::vector<std::int64_t>>& overflows,
+                              const std::string& folder, bool on_meta, const DeriveJob& options,
+                              Interrupts& interrupts) {
+  std::vector<LoneRanks> all;
+  for (const std::vector<int>& ranks : teams(scenario))
+    all.push_back({.scenario = scenario.file,
+                   .ranks = ranks,
+                   .folder = folder,
+                   .broadcasts = folder + "/broadcasts",
+                   .dissent = dissent_steps(scenario, ranks.front()),
+                   .overflows = overflows});
+  {
+    DeriveProgress progress(options.quiet);
+    const Result<std::string> ran =
+        run_alone(all, {options.worker, folder, on_meta}, interrupts,
+                  [&](std::size_t done) { progress.show(done, all.size()); });
+    if (!ran) return ran.error();
+  }
+  return trace::load_run({folder});
+}
+
+// Compares the runs with the calls that are derived for exactly this job. Errors: those of
+// derive_job() and agrees().
 Result<reports::ExitStatus> derive_against(const Scenario& scenario,
                                            const std::vector<std::string>& runs,
                                            const DeriveJob& options, Interrupts& interrupts,
@@ -317,34 +364,31 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario,
   // Jobs that cannot be derived are refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   // Before work is done for nothing.
-  for (const std::string& run : runs)
-    if (const Result<trace::Run> loaded = trace::load_run({run}); !loaded) return loaded.error();
+  std::vector<std::optional<std::vector<std::int64_t>>> overflows;
+  for (const std::string& run : runs) {
+    const Result<trace::Run> loaded = trace::load_run({run});
+    if (!loaded) return loaded.error();
+    overflows.push_back(overflows_of(scenario, *loaded));
+  }
   const std::string drawn = "what a batch holds is drawn from its data";
   const Result<bool> meta = derive_on_meta(
       scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
   if (!meta) return meta.error();
-  std::vector<LoneRanks> all;
-  for (const std::vector<int>& ranks : teams(scenario)) {
-    all.push_back({scenario.file,
-                   ranks,
-                   options.folder,
-                   options.folder + "/broadcasts",
-                   dissent_steps(scenario, ranks.front()),
-                   {}});
-  }
-  {
-    DeriveProgress progress(options.quiet);
-    const Result<std::string> ran =
-        run_alone(all, {options.worker, options.folder, *meta}, interrupts,
-                  [&](std::size_t done) { progress.show(done, all.size()); });
-    if (!ran) return ran.error();
-  }
-  const Result<trace::Run> derived = trace::load_run({options.folder});
-  if (!derived) return derived.error();
+  std::optional<trace::Run> derived;
   bool same = true;
-  for (const std::string& run : runs) {
-    if (runs.size() > 1 && !options.quiet) stream << printable(run) << ":\n";
-    const Result<bool> agreed = agrees(*derived, run, options.quiet, stream);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    // Runs that overflowed in the same steps made the same calls.
+    if (i == 0 || overflows[i] != overflows[i - 1]) {
+      std::string folder = options.folder;
+      if (i > 0) folder += fmt::format("/run_{}", i);
+      if (const Status made = make_folder(folder); !made) return made.error();
+      Result<trace::Run> made =
+          derive_job(scenario, overflows[i], folder, *meta, options, interrupts);
+      if (!made) return made.error();
+      derived = std::move(*made);
+    }
+    if (runs.size() > 1 && !options.quiet) stream << printable(runs[i]) << ":\n";
+    const Result<bool> agreed = agrees(*derived, runs[i], options.quiet, stream);
     if (!agreed) return agreed.error();
     same = same && *agreed;
   }

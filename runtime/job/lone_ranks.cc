@@ -23,9 +23,6 @@ LoneRanks::Costs costs_named(const std::string& name) {
 
 }  // namespace
 
-// [{"scenario": "job.yaml", "ranks": [0, 4], "trace": "derived", "broadcasts":
-// "derived/broadcasts",
-//   "dissent": [2], "unless_same_as": "", "costs": "counts"}, …]
 std::string lone_ranks_text(const std::vector<LoneRanks>& list) {
   nlohmann::json out = nlohmann::json::array();
   for (const LoneRanks& one : list) {
@@ -36,6 +33,7 @@ std::string lone_ranks_text(const std::vector<LoneRanks>& list) {
                    {"dissent", one.dissent},
                    {"unless_same_as", one.unless_same_as},
                    {"costs", kCosts[static_cast<std::size_t>(one.costs)]}});
+    if (one.overflows) out.back()["overflows"] = *one.overflows;
   }
   return out.dump();
 }
@@ -46,10 +44,14 @@ Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file) {
   std::vector<LoneRanks> out;
   try {
     for (const nlohmann::json& entry : nlohmann::json::parse(*text)) {
-      out.push_back({entry.at("scenario"), entry.at("ranks"), entry.at("trace"),
-                     entry.at("broadcasts"), entry.value("dissent", std::vector<std::int64_t>()),
-                     entry.value("unless_same_as", std::string()),
-                     costs_named(entry.value("costs", std::string()))});
+      out.push_back({.scenario = entry.at("scenario"),
+                     .ranks = entry.at("ranks"),
+                     .folder = entry.at("trace"),
+                     .broadcasts = entry.at("broadcasts"),
+                     .dissent = entry.value("dissent", std::vector<std::int64_t>()),
+                     .unless_same_as = entry.value("unless_same_as", std::string()),
+                     .costs = costs_named(entry.value("costs", std::string()))});
+      if (entry.contains("overflows")) out.back().overflows.emplace(entry["overflows"]);
       if (out.back().ranks.empty())
         return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,21 +23,24 @@ struct LoneRanks {
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
   // Another such file: if rank 0 broadcast the same there, these ranks are skipped, because their
   // traces would be the same.
-  std::string unless_same_as;
+  std::string unless_same_as = {};
   // What to record of their work in addition to the trace (trace/work_costs.h).
   enum class Costs : std::uint8_t {
     none,
     counts,  // operations, bytes, kernels
     times,   // measured time on this machine
   } costs = Costs::none;
+  // Steps in which gradients overflowed, as a recorded run tells. Nothing: it is a value, and rank
+  // 0's counts.
+  std::optional<std::vector<std::int64_t>> overflows = {};
 };
 
 // The list in JSON: [{"scenario": FILE, "ranks": [0], "trace": FOLDER, "broadcasts": FILE,
-// "dissent": [1, 3], "unless_same_as": FILE, "costs": "counts"}, …].
+// "dissent": [1, 3], "unless_same_as": FILE, "costs": "counts", "overflows": [2]}, …].
 std::string lone_ranks_text(const std::vector<LoneRanks>& list);
 
-// Reads the list; the last three keys are optional. Errors: the file cannot be read, or is not such
-// a list.
+// Reads the list; all keys from "dissent" on are optional. Errors: the file cannot be read, or is
+// not such a list.
 Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file);
 
 // Which ranks of a job draw equal batches: `lockstep-worker draws` writes it, `lockstep simulate`

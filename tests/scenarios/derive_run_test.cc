@@ -69,6 +69,20 @@ TEST_F(Derive, TextsOfDifferentLengthsAreSafeWhereTheRanksWaitForTheLast) {
   EXPECT_EQ(lockstep({"derive", shipped("field/early_end_of_text_ok")}), 0) << log();
 }
 
+// Whether a gradient overflows is a value, and a rank alone has others than the job: here it
+// overflows a step longer. A recorded run tells by its calls, and is compared as it went.
+TEST_F(Derive, RanksOverflowWhereTheRecordedRunDid) {
+  const std::string job = folder_.file("job.yaml");
+  std::ofstream(job) << "lockstep: 1\nname: clipped\nranks: 2\nstrategy: fsdp\n"
+                     << "train: {steps: 3, batch_size: 8, seed: 1, precision: float16, "
+                     << "loss_scale: {initial: 65536}, clip: {image: 0.5, text: 0.5}}\n";
+  const std::string run = folder_.file("recorded");
+  ASSERT_EQ(lockstep({"run", job, "--output-dir", run}), 0) << log();
+  EXPECT_EQ(lockstep({"derive", job, "--against", run}), 0) << log();
+  EXPECT_THAT(log(), HasSubstr("recorded as derived"));
+  EXPECT_EQ(lockstep({"derive", job, "--against", run, "--against", run}), 0) << log();
+}
+
 TEST_F(Derive, ASafeJobHasACertificate) {
   const std::string derived = folder_.file("derived");
   const std::string certificate = folder_.file("certificate");

@@ -89,8 +89,13 @@ void InstantBackend::combine(const BackendCall& call) {
   for (const at::Tensor& tensor : call.out) {
     if (call.reduce->op_ == Kind::SUM) tensor.mul_(getSize());
     if (call.reduce->op_ == Kind::MIN && others_.dissent()) tensor.zero_();
-    if (call.reduce->op_ == Kind::MAX) follow_root(tensor);
-    if (call.reduce->op_ == Kind::MAX && others_.dissent()) tensor.fill_(1);
+    if (call.reduce->op_ != Kind::MAX) continue;
+    if (others_.overflow) {
+      tensor.fill_(others_.overflow() ? 1 : 0);
+      continue;
+    }
+    follow_root(tensor);
+    if (others_.dissent()) tensor.fill_(1);
   }
 }
 

@@ -73,6 +73,9 @@ struct Others {
   // Whether another rank dissents now. If so, a minimum over the ranks is 0 and a maximum is 1;
   // otherwise both are this rank's own value.
   std::function<bool()> dissent;
+  // Whether gradients overflow now, where that is known: the answer to every maximum. Null: it is
+  // not known.
+  std::function<bool()> overflow;
   Broadcasts* broadcasts = nullptr;  // read by receivers, filled by a root; outlives the backend
   Messages* messages = nullptr;      // between ranks that run together; null: this rank is alone
 };

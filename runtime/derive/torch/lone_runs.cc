@@ -66,17 +66,20 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
       scenario, {rank, scenario.ranks, run.folder, records_of(scenario, rank), /*queued=*/false});
   if (!ring) return ring.error();
   Recorder recorder(**ring);
-  const auto dissents = [&] {
-    return std::find(run.dissent.begin(), run.dissent.end(), recorder.context().step) !=
-           run.dissent.end();
+  const auto now_among = [&recorder](const std::vector<std::int64_t>& steps) {
+    return std::find(steps.begin(), steps.end(), recorder.context().step) != steps.end();
   };
+  Others others;
+  others.dissent = [&] { return now_among(run.dissent); };
+  if (run.overflows) others.overflow = [&] { return now_among(*run.overflows); };
+  others.broadcasts = &broadcasts;
+  others.messages = messages;
   trace::RankCosts costs;
   costs.rank = rank;  // also if it raises an exception
   WorkerResult result;
   result.rank = rank;
   try {
-    ProcessGroups groups(Others{dissents, &broadcasts, messages}, RankOf{rank, scenario.ranks},
-                         recorder, on_meta);
+    ProcessGroups groups(others, RankOf{rank, scenario.ranks}, recorder, on_meta);
     WorkCount work(recorder, run.costs);
     const std::unique_ptr<TrainLoop> loop = make_train_loop(scenario, groups, recorder, result);
     loop->run();

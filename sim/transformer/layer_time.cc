@@ -277,6 +277,9 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
     times.recompute.launches = times.forward.launches / 2;
   } else if (plan.recompute == Recompute::selective && !model.fused_attention) {
     times.recompute.kernels = times.recompute.attention = attends.forward;
+    // Scores, softmax, dropout, their product with the values and a copy: 5 of the 17 kernels of a
+    // layer's forward pass (Megatron-LM, transformer.py, CoreAttention).
+    times.recompute.launches = cost.launch_forward * 5 / 17 + (fused ? 0 : cost.launch_unfused);
   }
   return times;
 }

@@ -35,10 +35,10 @@
 #include "runtime/launch/this_machine.h"
 #include "runtime/study/run_study.h"
 #include "sim/sweep/book.h"
-#include "sim/sweep/plan.h"
+#include "sim/sweep/plan_grid.h"
+#include "sim/sweep/scenario_grid.h"
 #include "sim/sweep/search.h"
 #include "sim/sweep/sweep_file.h"
-#include "sim/sweep/training_plans.h"
 
 namespace lockstep::cli {
 namespace {
@@ -74,7 +74,7 @@ struct SweepInputs {
     return std::visit([](const auto& one) -> const sim::Variation& { return one.variation(); },
                       subject);
   }
-  const sim::TrainingPlans* plans() const { return std::get_if<sim::TrainingPlans>(&subject); }
+  const sim::PlanGrid* plans() const { return std::get_if<sim::PlanGrid>(&subject); }
 };
 
 Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
@@ -113,8 +113,8 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
       return Error{fmt::format("--machine {} is given twice", printable(file)), {}, "name it once"};
     machines.push_back({name, std::move(*text)});
   }
-  Result<sim::Plan> plan =
-      sim::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
+  Result<sim::ScenarioGrid> plan =
+      sim::ScenarioGrid::make({own->file, *scenario}, machines, axes, command.asked_steps());
   if (!plan) return plan.error();
   return SweepInputs{std::move(*plan), std::move(identity)};
 }
@@ -137,8 +137,8 @@ Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<si
       std::string(tool_version()), sha256(inputs->plan.text + inputs->manifest.text), {}, {}, {}};
   for (const sim::SourceFile& calibration : inputs->calibrations)
     identity.machines.emplace(calibration.file, sha256(calibration.text));
-  Result<sim::TrainingPlans> plans =
-      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
+  Result<sim::PlanGrid> plans =
+      sim::PlanGrid::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
   if (!plans) return plans.error();
   return SweepInputs{std::move(*plans), std::move(identity)};
 }
@@ -175,7 +175,7 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
 }
 
 // Reads the inputs. Errors: an option that does not apply to this kind of job; files that cannot be
-// read or are invalid; those of Plan::make() and TrainingPlans::make().
+// read or are invalid; those of ScenarioGrid::make() and PlanGrid::make().
 Result<SweepInputs> load_sweep(const SweepCommand& command) {
   const Result<std::vector<sim::Axis>> axes = axes_of(command);
   if (!axes) return axes.error();

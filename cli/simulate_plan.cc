@@ -12,7 +12,7 @@
 #include "cli/report_options.h"
 #include "reports/forecasts/multimodal.h"
 #include "reports/forecasts/plan.h"
-#include "sim/sweep/training_plans.h"
+#include "sim/sweep/plan_grid.h"
 
 namespace lockstep::cli {
 namespace {
@@ -65,15 +65,14 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
 }
 
 // A single plan is a sweep over nothing: `sweep` and this command read and check plans alike.
-Result<sim::TrainingPlans> plans_of(const PlanCommand& command) {
+Result<sim::PlanGrid> plans_of(const PlanCommand& command) {
   const Result<std::vector<sim::Axis>> settings = settings_of(command);
   if (!settings) return settings.error();
   std::vector<std::string> calibrations;
   if (!command.calibration.empty()) calibrations.push_back(command.calibration);
   const Result<sim::PlanInputs> inputs = sim::load_plan(command.file, calibrations);
   if (!inputs) return inputs.error();
-  return sim::TrainingPlans::make(inputs->plan, inputs->calibrations, *settings,
-                                  inputs->manifest.text);
+  return sim::PlanGrid::make(inputs->plan, inputs->calibrations, *settings, inputs->manifest.text);
 }
 
 // A plan that hangs is an answer with a finding, as a trace that hangs is.
@@ -83,7 +82,7 @@ reports::ExitStatus write_plan(const PlanCommand& command, const reports::Output
                           hangs ? reports::ExitStatus::findings : reports::ExitStatus::clean);
 }
 
-reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::TrainingPlans& plans) {
+reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::PlanGrid& plans) {
   Result<sim::MultimodalForecast> forecast = plans.towers(0);
   if (!forecast) return reports::fail(forecast.error());
   const Result<reports::MultimodalResult> result = reports::multimodal_result(std::move(*forecast));
@@ -106,7 +105,7 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
   // --set gives each key one value, so there is one plan: number 0.
-  const Result<sim::TrainingPlans> plans = plans_of(command);
+  const Result<sim::PlanGrid> plans = plans_of(command);
   if (!plans) return reports::fail(plans.error());
   if (plans->multimodal()) return simulate_towers(command, *plans);
   const Result<sim::PlanForecast> result = plans->forecast(0);

@@ -28,7 +28,7 @@
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/trials.h"
 #include "sim/machine/simulated_job.h"
-#include "sim/sweep/training_plans.h"
+#include "sim/sweep/plan_grid.h"
 #include "sim/transformer/plan_file.h"
 #include "trace/load.h"
 #include "trace/spread.h"

@@ -194,13 +194,13 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
 
 ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
                            sim::SweepBook& book) {
-  if (const auto* plans = std::get_if<sim::TrainingPlans>(&subject))
+  if (const auto* plans = std::get_if<sim::PlanGrid>(&subject))
     return [plans, &book,
             checks = sim::ModalityChecks()](const std::vector<sim::PointId>& points) mutable {
       return sim::compute_plans(*plans, points, checks, book);
     };
   const auto run =
-      std::make_shared<SweepRun>(std::get<sim::Plan>(subject), std::move(options), book);
+      std::make_shared<SweepRun>(std::get<sim::ScenarioGrid>(subject), std::move(options), book);
   return [run](const std::vector<sim::PointId>& points) { return run->compute(points); };
 }
 

@@ -17,10 +17,10 @@
 #include "runtime/job/scenario.h"
 #include "sim/forecast/scenario.h"
 #include "sim/sweep/book.h"
-#include "sim/sweep/plan.h"
+#include "sim/sweep/plan_grid.h"
 #include "sim/sweep/ranking.h"
+#include "sim/sweep/scenario_grid.h"
 #include "sim/sweep/search.h"
-#include "sim/sweep/training_plans.h"
 
 namespace lockstep::runtime {
 
@@ -33,7 +33,7 @@ struct SweepRunOptions {
 class SweepRun {
  public:
   // All references must outlive this object.
-  SweepRun(const sim::Plan& plan, SweepRunOptions options, sim::SweepBook& book)
+  SweepRun(const sim::ScenarioGrid& plan, SweepRunOptions options, sim::SweepBook& book)
       : plan_(plan), options_(std::move(options)), book_(book) {}
 
   // Adds a row to the book for each of the points that it lacks; stops early after the user's
@@ -72,7 +72,7 @@ class SweepRun {
   Derived& remember(Derived derived);
   Result<sim::Row> row_of(sim::PointId point, Derived& derived) const;
 
-  const sim::Plan& plan_;
+  const sim::ScenarioGrid& plan_;
   SweepRunOptions options_;
   sim::SweepBook& book_;
   std::vector<Running> running_;
@@ -80,7 +80,7 @@ class SweepRun {
 };
 
 // The subject of a sweep: a scenario on machines, or a plan on calibrations.
-using SweepSubject = std::variant<sim::Plan, sim::TrainingPlans>;
+using SweepSubject = std::variant<sim::ScenarioGrid, sim::PlanGrid>;
 
 // Adds a row to the book for each point that it lacks.
 using ComputePoints = std::function<Status(const std::vector<sim::PointId>&)>;

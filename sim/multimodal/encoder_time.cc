@@ -1,9 +1,7 @@
-// The times of encoders: encoder_time() and what it shares with the LLM's uneven sequences.
+#include "sim/multimodal/encoder_time.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "sim/multimodal/mixed_lengths.h"
-#include "sim/multimodal/multimodal_forecast.h"
 
 namespace lockstep::sim {
 namespace {

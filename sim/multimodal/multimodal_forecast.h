@@ -19,19 +19,6 @@
 
 namespace lockstep::sim {
 
-// Seconds of one rank for a load of an encoder and its projector, on `layout.tensor` GPUs.
-struct TowerTime {
-  double forward = 0, backward = 0;
-};
-// Items are computed without padding between them (as FlashAttention's variable lengths): products
-// by all tokens together, attention by the sum of squares. Tokens count in whole tiles of 128, so
-// that more never take less. `exchange`: of a layer (layer_exchange()). `share`: of its layers; the
-// projector goes with the last of them.
-TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
-                       std::int64_t llm_hidden, const CostParameters& cost,
-                       const LayerExchange& exchange, const EncoderLoad& load, double share = 1,
-                       bool projector = true);
-
 // Shares of the job's GPU time of a step; together with what is computed and exchanged they are 1.
 struct LostTime {
   double bubble = 0;           // of the schedule itself: with equal stages and micro-batches

@@ -134,11 +134,9 @@ std::int32_t own_stages(const std::vector<Place>& places) {
 RankParameters llm_count(const TowerTimes& towers, const Place& place) {
   if (place.own != SIZE_MAX) return {};
   if (!towers.plan.balanced_split) return parameters_of_rank(towers.model, towers.llm);
-  const double table =
-      static_cast<double>(towers.model.vocabulary) * static_cast<double>(towers.model.hidden);
-  double tables = place.stage == 0 || place.stage + 1 == towers.llm.pipeline ? table : 0;
-  if (towers.llm.pipeline == 1 && !towers.model.tied_embeddings) tables = 2 * table;
-  return parameters_of(towers.model, towers.llm, place.layers, tables);
+  return parameters_of(
+      towers.model, towers.llm, place.layers,
+      table_parameters(towers.model, place.stage == 0, place.stage + 1 == towers.llm.pipeline));
 }
 
 double encoder_count(const TowerTimes& towers, const Place& place, std::size_t encoder) {

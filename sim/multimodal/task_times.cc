@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/multimodal/mixed_lengths.h"
+#include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/multimodal_forecast.h"
 #include "sim/multimodal/place_exchange.h"
 

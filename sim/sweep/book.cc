@@ -214,7 +214,7 @@ std::vector<Row> SweepBook::rows() const {
   return out;
 }
 
-Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
+Status compute_plans(const PlanGrid& plans, const std::vector<PointId>& points,
                      ModalityChecks& checks, SweepBook& book) {
   for (const PointId point : points) {
     if (book.interrupted()) return Status::ok();

@@ -10,9 +10,9 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
+#include "sim/sweep/plan_grid.h"
 #include "sim/sweep/ranking.h"
 #include "sim/sweep/row.h"
-#include "sim/sweep/training_plans.h"
 #include "sim/sweep/variation.h"
 
 namespace lockstep::sim {
@@ -88,7 +88,7 @@ class SweepBook {
 
 // Computes a row for each of the points; fewer after a signal from the user. `checks`: one for all
 // calls of a sweep. Errors: add()'s.
-Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
+Status compute_plans(const PlanGrid& plans, const std::vector<PointId>& points,
                      ModalityChecks& checks, SweepBook& book);
 
 }  // namespace lockstep::sim

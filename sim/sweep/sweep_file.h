@@ -37,8 +37,8 @@ struct SweepFile {
 std::string_view sweep_schema();
 
 // Empty if the text is not a sweep: it has no key "sweep". Errors: what is wrong with a sweep, with
-// its location. Keys and values are not checked against the scenario (Plan::make(),
-// TrainingPlans::make() do).
+// its location. Keys and values are not checked against the scenario (ScenarioGrid::make(),
+// PlanGrid::make() do).
 Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text, const std::string& file);
 
 }  // namespace lockstep::sim

@@ -1,5 +1,5 @@
 // Variation: what a sweep varies in its files, the resulting grid, and the documents of each of its
-// points. Plan (jobs on machines) and TrainingPlans (transformers on clusters) interpret the
+// points. ScenarioGrid (jobs on machines) and PlanGrid (transformers on clusters) interpret the
 // documents.
 #pragma once
 

@@ -123,13 +123,6 @@ double gathering_bytes(const Transformer& model, const TrainingPlan& plan, doubl
   return 2 * parameters_of(model, plan, 1, tables).total();
 }
 
-// The tables of the embedding and of the logits.
-double table_parameters(const Transformer& model, const HeldPiece& piece) {
-  if (piece.is_first && piece.is_last) return static_cast<double>(embedding_parameters(model));
-  if (!piece.is_first && !piece.is_last) return 0;
-  return static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
-}
-
 std::vector<HeldPiece> pieces_of(const Transformer& model, const TrainingPlan& plan,
                                  const PipelineProgram& order, std::int32_t stage) {
   std::vector<HeldPiece> out;
@@ -139,7 +132,9 @@ std::vector<HeldPiece> pieces_of(const Transformer& model, const TrainingPlan& p
                     .is_first = index == 0,
                     .is_last = index + 1 == order.shape.pieces()};
     piece.parameters = piece.trained =
-        parameters_of(model, plan, piece.layers, table_parameters(model, piece)).total();
+        parameters_of(model, plan, piece.layers,
+                      table_parameters(model, piece.is_first, piece.is_last))
+            .total();
     out.push_back(piece);
   }
   return out;
@@ -181,7 +176,8 @@ StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
   const double of_layer = layer_activation_bytes(model, plan);
   const Work last_part = order.split ? Work::weight : Work::backward;
   double tables = 0;
-  for (const HeldPiece& piece : pieces) tables += table_parameters(model, piece);
+  for (const HeldPiece& piece : pieces)
+    tables += table_parameters(model, piece.is_first, piece.is_last);
   const double gathering = gathering_bytes(model, plan, tables);
   std::vector<Progress> progress(pieces.size());
   StageMemory most;

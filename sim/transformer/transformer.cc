@@ -212,6 +212,12 @@ std::int64_t embedding_parameters(const Transformer& model) {
   return model.vocabulary * model.hidden * (model.tied_embeddings ? 1 : 2);
 }
 
+double table_parameters(const Transformer& model, bool embedding, bool logits) {
+  if (embedding && logits) return static_cast<double>(embedding_parameters(model));
+  if (!embedding && !logits) return 0;
+  return static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+}
+
 std::int64_t parameters(const Transformer& model) {
   return model.layers * layer_parameters(model) + embedding_parameters(model);
 }
@@ -229,12 +235,10 @@ RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan,
 }
 
 RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan) {
-  const double table = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
-  // The first and the last stage each hold a table, tied or not. ZB-V puts the first and the last
-  // piece on the same stage, which then holds both.
-  const bool one_stage = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
-  const double tables = one_stage && !model.tied_embeddings ? 2 * table : table;
-  const RankParameters end = parameters_of(model, plan, layers_of_stage(model, plan, 0), tables);
+  // ZB-V puts the first and the last piece on the same stage.
+  const bool both = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
+  const RankParameters end = parameters_of(model, plan, layers_of_stage(model, plan, 0),
+                                           table_parameters(model, true, both));
   if (!plan.short_ends || plan.pipeline < 3) return end;
   // A stage between them may have more: a layer for a table.
   const RankParameters inner = parameters_of(model, plan, layers_of_stage(model, plan, 1), 0);

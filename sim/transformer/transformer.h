@@ -126,6 +126,9 @@ std::int64_t parameters(const Transformer& model);
 std::int64_t active_parameters(const Transformer& model);
 // … of them all experts' of a layer; 0 of a dense model.
 std::int64_t expert_parameters(const Transformer& model);
+// … of the tables on a stage that has the embedding, the logits, or both of them, before they are
+// divided over tensor ranks. Each end of a pipeline holds a table, tied or not.
+double table_parameters(const Transformer& model, bool embedding, bool logits);
 // Parameters of one rank before sharding over data-parallel ranks. Experts' are shared by fewer of
 // them: TrainingPlan::expert_replicas().
 struct RankParameters {

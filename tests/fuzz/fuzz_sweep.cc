@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "runtime/job/scenario.h"
-#include "sim/sweep/plan.h"
 #include "sim/sweep/row.h"
+#include "sim/sweep/scenario_grid.h"
 #include "sim/sweep/sweep_file.h"
 #include "tests/fuzz/targets.h"
 
@@ -20,7 +20,7 @@ constexpr const char* kMachine =
     "machine: 1\nname: small\ncompute: {float32: {peak: 1TFLOP/s}}\n"
     "memory: {bandwidth: 1GB/s}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n";
 
-void try_points(const sim::Plan& plan) {
+void try_points(const sim::ScenarioGrid& plan) {
   constexpr sim::PointId kTried = 4;
   const sim::PointId size = plan.variation().grid().size();
   LOCKSTEP_CHECK(size >= 1, "a grid has a point");
@@ -46,8 +46,8 @@ void fuzz_sweep_file(std::string_view bytes) {
   }
   if (!*file || !(*file)->plan.empty()) return;
   LOCKSTEP_CHECK(!(*file)->machines.empty(), "the schema's bounds hold");
-  const auto plan =
-      sim::Plan::make({"job.yaml", kScenario}, {{"m.yaml", kMachine}}, (*file)->axes, std::nullopt);
+  const auto plan = sim::ScenarioGrid::make({"job.yaml", kScenario}, {{"m.yaml", kMachine}},
+                                            (*file)->axes, std::nullopt);
   if (plan) return try_points(*plan);
   LOCKSTEP_CHECK(!plan.error().message.empty(), "an error says what is wrong");
 }

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/task_times.h"
 
 namespace lockstep::sim {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "reports/forecasts/plan.h"
-#include "sim/sweep/training_plans.h"
+#include "sim/sweep/plan_grid.h"
 
 namespace lockstep::sim {
 namespace {
@@ -55,16 +55,16 @@ void expect_same_step(const PlanForecast& f) {
   EXPECT_NE(page.find("Critical path"), std::string::npos);
 }
 
-Result<TrainingPlans> plans_of(const std::string& file, const std::vector<Axis>& axes = {}) {
+Result<PlanGrid> plans_of(const std::string& file, const std::vector<Axis>& axes = {}) {
   const Result<PlanInputs> inputs = load_plan(file, {});
   if (!inputs) return inputs.error();
-  return TrainingPlans::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
+  return PlanGrid::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
 }
 
 TEST(StepPicture, OfEveryShippedPlanIsThePredictedStep) {
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/sim/plans")) {
-    const Result<TrainingPlans> plans = plans_of(entry.path().string());
+    const Result<PlanGrid> plans = plans_of(entry.path().string());
     ASSERT_TRUE(plans) << plans.error().str();
     if (plans->multimodal()) continue;
     SCOPED_TRACE(entry.path().string());
@@ -82,8 +82,7 @@ TEST(StepPicture, OfEveryLayoutIsThePredictedStep) {
        {"pipeline.schedule=gpipe,1f1b,zb-h1,zb-h2", "pipeline.stages=1,4", "zero=0,1,3",
         "overlap.gradients=false,true", "overlap.pipeline=false,true", "recompute=none,full"})
     axes.push_back(*parse_axis(axis));
-  const Result<TrainingPlans> plans =
-      plans_of(LOCKSTEP_SOURCE_DIR "/sim/plans/llama3-70b.yaml", axes);
+  const Result<PlanGrid> plans = plans_of(LOCKSTEP_SOURCE_DIR "/sim/plans/llama3-70b.yaml", axes);
   ASSERT_TRUE(plans) << plans.error().str();
   for (PointId point = 0; point < plans->variation().grid().size(); ++point) {
     SCOPED_TRACE(point);
@@ -95,8 +94,8 @@ TEST(StepPicture, OfEveryLayoutIsThePredictedStep) {
 
 // Exchange in buckets beside the tasks costs no more than after them, apart from the slowdown.
 TEST(StepPicture, OverlapHidesTheExchange) {
-  const Result<TrainingPlans> plans = plans_of(LOCKSTEP_SOURCE_DIR "/sim/plans/llama3-70b.yaml",
-                                               {*parse_axis("overlap.gradients=false,true")});
+  const Result<PlanGrid> plans = plans_of(LOCKSTEP_SOURCE_DIR "/sim/plans/llama3-70b.yaml",
+                                          {*parse_axis("overlap.gradients=false,true")});
   ASSERT_TRUE(plans) << plans.error().str();
   const double after = plans->forecast(0)->step.parts.data;
   const double beside = plans->forecast(1)->step.parts.data;

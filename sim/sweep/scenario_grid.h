@@ -1,5 +1,5 @@
-// Plan: what a sweep of a scenario varies, and the job and machine of each point of its grid. Made
-// from texts; reads no file.
+// ScenarioGrid: what a sweep of a scenario varies, and the job and machine of each point of its
+// grid. Made from texts; reads no file.
 #pragma once
 
 #include <map>
@@ -14,14 +14,15 @@
 
 namespace lockstep::sim {
 
-class Plan {
+class ScenarioGrid {
  public:
   // `steps`: of every job; empty: as in the scenario. Checks each value by itself: its key and type
   // against the schema of scenarios or machines. Errors: those, with similar keys; a scenario or
   // machine that is itself wrong; a key that is varied twice or that no simulation uses; more than
   // kMaxPoints.
-  static Result<Plan> make(const SourceFile& scenario, const std::vector<SourceFile>& machines,
-                           const std::vector<Axis>& axes, std::optional<int> steps);
+  static Result<ScenarioGrid> make(const SourceFile& scenario,
+                                   const std::vector<SourceFile>& machines,
+                                   const std::vector<Axis>& axes, std::optional<int> steps);
 
   const Variation& variation() const { return variation_; }
   // The scenario to derive. Errors: values that contradict each other or the rest of the scenario.
@@ -30,7 +31,8 @@ class Plan {
   Result<Machine> machine(PointId point) const;
 
  private:
-  Plan(Variation variation, std::optional<int> steps, std::map<std::string, Machine> machines)
+  ScenarioGrid(Variation variation, std::optional<int> steps,
+               std::map<std::string, Machine> machines)
       : variation_(std::move(variation)), steps_(steps), machines_(std::move(machines)) {}
 
   Variation variation_;

@@ -1,4 +1,4 @@
-#include "sim/sweep/training_plans.h"
+#include "sim/sweep/plan_grid.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -42,10 +42,8 @@ std::vector<std::string> parameter_names() {
 
 }  // namespace
 
-Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
-                                          const std::vector<SourceFile>& calibrations,
-                                          const std::vector<Axis>& axes,
-                                          const std::string& manifest) {
+Result<PlanGrid> PlanGrid::make(const SourceFile& plan, const std::vector<SourceFile>& calibrations,
+                                const std::vector<Axis>& axes, const std::string& manifest) {
   Result<YamlDocument> document = parse_yaml(plan.text, plan.file);
   if (!document) return document.error();
   const bool towers = is_multimodal(document->value);
@@ -87,13 +85,13 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
-  TrainingPlans out(std::move(*variation), std::move(*document), manifest, std::move(read));
+  PlanGrid out(std::move(*variation), std::move(*document), manifest, std::move(read));
   for (const std::string& key : out.variation_.keys())
     out.calibration_varied_ |= key.starts_with(kCalibrationPrefix);
   return out;
 }
 
-Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
+Result<PlanGrid::Point> PlanGrid::point_of(PointId point) const {
   Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
   const ReadCalibration& known = calibrations_.at(variation_.machine_file(point));
@@ -109,13 +107,13 @@ Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
 
 // A line of the file is known only for the plan as it stands: if keys are varied, the file alone is
 // named.
-Error TrainingPlans::located(Error error) const {
+Error PlanGrid::located(Error error) const {
   const bool as_it_stands = variation_.keys().empty();
   if (!as_it_stands || error.location.file.empty()) error.location = {variation_.job_file(), 0, 0};
   return error;
 }
 
-Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
+Result<PlanForecast> PlanGrid::forecast(PointId point) const {
   const Result<Point> at = point_of(point);
   if (!at) return at.error();
   const Result<PlanFile> plan = read_plan(at->document);
@@ -125,7 +123,7 @@ Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
   return out;
 }
 
-Result<MultimodalForecast> TrainingPlans::towers(PointId point, ModalityChecks* checks) const {
+Result<MultimodalForecast> PlanGrid::towers(PointId point, ModalityChecks* checks) const {
   const Result<Point> at = point_of(point);
   if (!at) return at.error();
   const Result<MultimodalPlan> plan = read_multimodal_plan(at->document, manifest_);
@@ -137,7 +135,7 @@ Result<MultimodalForecast> TrainingPlans::towers(PointId point, ModalityChecks* 
   return out;
 }
 
-void TrainingPlans::fill_towers(Row& out, PointId point, ModalityChecks& checks) const {
+void PlanGrid::fill_towers(Row& out, PointId point, ModalityChecks& checks) const {
   const Result<MultimodalForecast> forecast = towers(point, &checks);
   if (!forecast) {
     out.outcome = Outcome::refused;
@@ -165,7 +163,7 @@ void TrainingPlans::fill_towers(Row& out, PointId point, ModalityChecks& checks)
                          forecast->mfu, forecast->lost.total()};
 }
 
-Row TrainingPlans::row(PointId point, ModalityChecks& checks) const {
+Row PlanGrid::row(PointId point, ModalityChecks& checks) const {
   Row out;
   if (multimodal_) {
     fill_towers(out, point, checks);

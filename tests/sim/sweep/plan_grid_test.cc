@@ -1,4 +1,4 @@
-#include "sim/sweep/training_plans.h"
+#include "sim/sweep/plan_grid.h"
 
 #include <gmock/gmock.h>
 
@@ -21,8 +21,8 @@ SourceFile shipped(const std::string& name) {
   return {name, std::string(*shipped_calibration_text(name))};
 }
 
-Result<TrainingPlans> plans(const std::vector<std::string>& varied,
-                            const std::vector<std::string>& calibrations = {"a100-cluster"}) {
+Result<PlanGrid> plans(const std::vector<std::string>& varied,
+                       const std::vector<std::string>& calibrations = {"a100-cluster"}) {
   std::vector<Axis> axes;
   for (const std::string& text : varied) {
     Result<Axis> axis = parse_axis(text);
@@ -31,21 +31,21 @@ Result<TrainingPlans> plans(const std::vector<std::string>& varied,
   }
   std::vector<SourceFile> files;
   for (const std::string& name : calibrations) files.push_back(shipped(name));
-  return TrainingPlans::make({"p.yaml", kPlan}, files, axes);
+  return PlanGrid::make({"p.yaml", kPlan}, files, axes);
 }
 
-Row row_of(const TrainingPlans& plans, PointId point) {
+Row row_of(const PlanGrid& plans, PointId point) {
   ModalityChecks checks;
   return plans.row(point, checks);
 }
 
 std::string why_no_plan(const std::vector<std::string>& varied) {
-  const Result<TrainingPlans> made = plans(varied);
+  const Result<PlanGrid> made = plans(varied);
   return made ? "it is possible" : made.error().message + " / " + made.error().fix;
 }
 
-TEST(TrainingPlans, APointIsAPlanOnACalibration) {
-  const Result<TrainingPlans> made =
+TEST(PlanGrid, APointIsAPlanOnACalibration) {
+  const Result<PlanGrid> made =
       plans({"tensor=1,2", "calibration.network_speed=1,2"}, {"a100-cluster", "h100-cluster"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(made->variation().grid().size(), 8U);
@@ -61,7 +61,7 @@ TEST(TrainingPlans, APointIsAPlanOnACalibration) {
 }
 
 // What was measured of calls is scaled by the change, not forgotten.
-TEST(TrainingPlans, AValueThatTheFileHasChangesNothing) {
+TEST(PlanGrid, AValueThatTheFileHasChangesNothing) {
   const double as_it_is = plans({}, {"dgx-h100"})->forecast(0)->step.seconds;
   const auto made = plans({"tensor=1,8", "calibration.links.0.speed=1,1.01,2"}, {"dgx-h100"});
   ASSERT_TRUE(made) << made.error().str();
@@ -72,8 +72,8 @@ TEST(TrainingPlans, AValueThatTheFileHasChangesNothing) {
   }
 }
 
-TEST(TrainingPlans, APublishedModelIsChanged) {
-  const Result<TrainingPlans> made = plans({"model.layers=12", "model=gpt-1.7b,gpt-7.5b"});
+TEST(PlanGrid, APublishedModelIsChanged) {
+  const Result<PlanGrid> made = plans({"model.layers=12", "model=gpt-1.7b,gpt-7.5b"});
   ASSERT_TRUE(made) << made.error().str();
   for (const PointId point : {PointId{0}, PointId{1}}) {
     const Result<PlanForecast> f = made->forecast(point);
@@ -83,7 +83,7 @@ TEST(TrainingPlans, APublishedModelIsChanged) {
   }
 }
 
-TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
+TEST(PlanGrid, WhatCannotBeVariedIsRefused) {
   EXPECT_THAT(why_no_plan({"tensors=2"}), HasSubstr("did you mean \"tensor\"?"));
   EXPECT_THAT(why_no_plan({"tensor=two"}), HasSubstr("should be a whole number"));
   EXPECT_THAT(why_no_plan({"pipeline.stage=2"}), HasSubstr("did you mean \"stages\"?"));
@@ -94,8 +94,8 @@ TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
   EXPECT_THAT(why_no_plan({"calibration.gemm_efficiency.x=1"}), HasSubstr("unknown key"));
 }
 
-TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {
-  const Result<TrainingPlans> made = plans({"tensor=1,3,128"});
+TEST(PlanGrid, AnImpossiblePointIsARowThatSaysWhy) {
+  const Result<PlanGrid> made = plans({"tensor=1,3,128"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(row_of(*made, 0).outcome, Outcome::trains);
   for (const PointId point : {PointId{1}, PointId{2}}) {
@@ -105,8 +105,8 @@ TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {
   }
 }
 
-TEST(TrainingPlans, ARowHasThePlansFigures) {
-  const Result<TrainingPlans> made = plans({"pipeline.stages=4"});
+TEST(PlanGrid, ARowHasThePlansFigures) {
+  const Result<PlanGrid> made = plans({"pipeline.stages=4"});
   ASSERT_TRUE(made) << made.error().str();
   const Result<PlanForecast> f = made->forecast(0);
   ASSERT_TRUE(f) << f.error().str();
@@ -126,8 +126,8 @@ TEST(TrainingPlans, ARowHasThePlansFigures) {
 }
 
 // Every point computed apart from the search, and the least time of those that fit.
-TEST(TrainingPlans, TheSearchFindsTheBruteForceBest) {
-  const Result<TrainingPlans> made =
+TEST(PlanGrid, TheSearchFindsTheBruteForceBest) {
+  const Result<PlanGrid> made =
       plans({"tensor=1,2,3,4,8", "pipeline.stages=1..16*2", "micro_batch=1,2,4,8", "zero=0,1,3",
              "recompute=none,selective,full"});
   ASSERT_TRUE(made) << made.error().str();

@@ -1,4 +1,4 @@
-#include "sim/sweep/plan.h"
+#include "sim/sweep/scenario_grid.h"
 
 #include <algorithm>
 #include <array>
@@ -62,8 +62,9 @@ Result<Variation::Document> machine_document(const SourceFile& machine, Machine&
 
 }  // namespace
 
-Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile>& machines,
-                        const std::vector<Axis>& axes, std::optional<int> steps) {
+Result<ScenarioGrid> ScenarioGrid::make(const SourceFile& scenario,
+                                        const std::vector<SourceFile>& machines,
+                                        const std::vector<Axis>& axes, std::optional<int> steps) {
   const Result<runtime::Scenario> parsed = runtime::parse_scenario(scenario.text, scenario.file);
   if (!parsed) return parsed.error();
   Result<Variation::Document> job = scenario_document(scenario);
@@ -81,10 +82,10 @@ Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
-  return Plan(std::move(*variation), steps, std::move(read));
+  return ScenarioGrid(std::move(*variation), steps, std::move(read));
 }
 
-Result<std::string> Plan::scenario_text(PointId point) const {
+Result<std::string> ScenarioGrid::scenario_text(PointId point) const {
   const Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
   runtime::SimulatedChange change;
@@ -98,7 +99,7 @@ Result<std::string> Plan::scenario_text(PointId point) const {
   return error;
 }
 
-Result<Machine> Plan::machine(PointId point) const {
+Result<Machine> ScenarioGrid::machine(PointId point) const {
   const std::string& file = variation_.machine_file(point);
   const Result<Json> changed = variation_.machine_document(point);
   if (!changed) return changed.error();

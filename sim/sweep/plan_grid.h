@@ -1,4 +1,4 @@
-// TrainingPlans: what a sweep of a plan file varies (of a transformer, sim/transformer/plan_file.h,
+// PlanGrid: what a sweep of a plan file varies (of a transformer, sim/transformer/plan_file.h,
 // or of several towers, sim/multimodal/multimodal_plan.h), and the plan and calibration of each
 // point of its grid. Made from texts; reads no file.
 #pragma once
@@ -16,16 +16,14 @@
 
 namespace lockstep::sim {
 
-class TrainingPlans {
+class PlanGrid {
  public:
   // A calibration's file may be the name of a shipped one. Axes are keys of the plan ("tensor",
   // "pipeline.stages", "encoders.0.on") and of the machine file ("calibration.network_speed",
   // "calibration.links.1.beta"). `manifest`: the text of the plan's. Errors: a plan or calibration
   // that is itself wrong, and Variation::make()'s.
-  static Result<TrainingPlans> make(const SourceFile& plan,
-                                    const std::vector<SourceFile>& calibrations,
-                                    const std::vector<Axis>& axes,
-                                    const std::string& manifest = {});
+  static Result<PlanGrid> make(const SourceFile& plan, const std::vector<SourceFile>& calibrations,
+                               const std::vector<Axis>& axes, const std::string& manifest = {});
 
   const Variation& variation() const { return variation_; }
   // Whether the plan has several towers; which of the two functions below applies.
@@ -43,8 +41,8 @@ class TrainingPlans {
     std::map<std::string, YamlDocument::Spot> spots;
   };
 
-  TrainingPlans(Variation variation, YamlDocument document, std::string manifest,
-                std::map<std::string, ReadCalibration> calibrations)
+  PlanGrid(Variation variation, YamlDocument document, std::string manifest,
+           std::map<std::string, ReadCalibration> calibrations)
       : variation_(std::move(variation)),
         calibrations_(std::move(calibrations)),
         spots_(std::move(document.spots)),

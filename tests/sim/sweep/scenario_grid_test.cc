@@ -1,4 +1,4 @@
-#include "sim/sweep/plan.h"
+#include "sim/sweep/scenario_grid.h"
 
 #include <gmock/gmock.h>
 
@@ -19,24 +19,24 @@ constexpr const char* kMachine =
     "machine: 1\nname: small\ncompute: {float32: {peak: 1TFLOP/s}}\n"
     "memory: {bandwidth: 1GB/s}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n";
 
-Result<Plan> planned(const std::vector<std::string>& varied,
-                     const std::vector<SourceFile>& machines = {{"m.yaml", kMachine}},
-                     std::optional<int> steps = std::nullopt) {
+Result<ScenarioGrid> planned(const std::vector<std::string>& varied,
+                             const std::vector<SourceFile>& machines = {{"m.yaml", kMachine}},
+                             std::optional<int> steps = std::nullopt) {
   std::vector<Axis> axes;
   for (const std::string& text : varied) {
     Result<Axis> axis = parse_axis(text);
     if (!axis) return axis.error();
     axes.push_back(std::move(*axis));
   }
-  return Plan::make({"job.yaml", kScenario}, machines, axes, steps);
+  return ScenarioGrid::make({"job.yaml", kScenario}, machines, axes, steps);
 }
 
 std::string why_not(const std::vector<std::string>& varied) {
-  const Result<Plan> made = planned(varied);
+  const Result<ScenarioGrid> made = planned(varied);
   return made ? "it is possible" : made.error().message + " / " + made.error().fix;
 }
 
-runtime::Scenario scenario_at(const Plan& made, PointId point) {
+runtime::Scenario scenario_at(const ScenarioGrid& made, PointId point) {
   const Result<std::string> text = made.scenario_text(point);
   EXPECT_TRUE(text) << text.error().str();
   const Result<runtime::Scenario> out = runtime::parse_scenario(*text, "changed");
@@ -45,11 +45,12 @@ runtime::Scenario scenario_at(const Plan& made, PointId point) {
 }
 
 // A measured call, and the same on links twice as fast.
-TEST(Plan, MeasurementsOfCallsAreScaledByTheChangeOfTheLinks) {
+TEST(ScenarioGrid, MeasurementsOfCallsAreScaledByTheChangeOfTheLinks) {
   const std::string measured = std::string(kMachine) +
                                "measured: [{from: m, ranks: 4, points: [[1MB, 10ms], [2MB, 15ms]]}]"
                                "\nranks_per_node: 4\n";
-  const Result<Plan> made = planned({"machine.links.0.beta=1GB/s,2GB/s"}, {{"m.yaml", measured}});
+  const Result<ScenarioGrid> made =
+      planned({"machine.links.0.beta=1GB/s,2GB/s"}, {{"m.yaml", measured}});
   ASSERT_TRUE(made) << made.error().str();
   const auto price_at = [&](PointId point) {
     return *price({trace::Op::all_reduce, Bytes{1'000'000}}, {4, 1, 4}, *made->machine(point));
@@ -75,9 +76,10 @@ TEST(Document, ChangesWhatTheKeyNamesAndNothingElse) {
   EXPECT_THAT(with_value(document, "a.c.-1", 7).error().message, HasSubstr("has no \"-1\""));
 }
 
-TEST(Plan, APointIsAJobOnAMachine) {
-  const Result<Plan> made = planned({"train.batch_size=4,8", "machine.links.0.beta=1GB/s,2GB/s"},
-                                    {{"a.yaml", kMachine}, {"b.yaml", kMachine}});
+TEST(ScenarioGrid, APointIsAJobOnAMachine) {
+  const Result<ScenarioGrid> made =
+      planned({"train.batch_size=4,8", "machine.links.0.beta=1GB/s,2GB/s"},
+              {{"a.yaml", kMachine}, {"b.yaml", kMachine}});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(made->variation().grid().size(), 8U);
   EXPECT_THAT(made->variation().keys(), ElementsAre("train.batch_size", "machine.links.0.beta"));
@@ -93,8 +95,8 @@ TEST(Plan, APointIsAJobOnAMachine) {
   EXPECT_EQ(made->machine(4)->links[0].beta.bytes_per_second(), 1e9);
 }
 
-TEST(Plan, WhatIsNotVariedStays) {
-  const Result<Plan> made = planned({}, {{"m.yaml", kMachine}}, 2);
+TEST(ScenarioGrid, WhatIsNotVariedStays) {
+  const Result<ScenarioGrid> made = planned({}, {{"m.yaml", kMachine}}, 2);
   ASSERT_TRUE(made);
   EXPECT_EQ(made->variation().grid().size(), 1U);
   EXPECT_EQ(made->variation().values(0).dump(), "{}");
@@ -102,22 +104,22 @@ TEST(Plan, WhatIsNotVariedStays) {
   EXPECT_EQ(scenario_at(*made, 0).ranks, 4);
 }
 
-TEST(Plan, TheWholeIsSetBeforeItsPart) {
-  const Result<Plan> made = planned({"strategy.shard_ranks=2", "strategy=fsdp"});
+TEST(ScenarioGrid, TheWholeIsSetBeforeItsPart) {
+  const Result<ScenarioGrid> made = planned({"strategy.shard_ranks=2", "strategy=fsdp"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_THAT(made->variation().keys(), ElementsAre("strategy", "strategy.shard_ranks"));
   EXPECT_EQ(scenario_at(*made, 0).strategy.shard_ranks, 2);
 }
 
-TEST(Plan, ElementsOfListsAreCounted) {
-  const Result<Plan> made = planned({"data.modality.0.has=[text],[image,text]"});
+TEST(ScenarioGrid, ElementsOfListsAreCounted) {
+  const Result<ScenarioGrid> made = planned({"data.modality.0.has=[text],[image,text]"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(scenario_at(*made, 0).data.modality[0].has, (std::vector{runtime::Modality::text}));
   EXPECT_EQ(scenario_at(*made, 1).data.modality[0].has,
             (std::vector{runtime::Modality::image, runtime::Modality::text}));
 }
 
-TEST(Plan, AnUnknownKeyIsRefusedWithNearNames) {
+TEST(ScenarioGrid, AnUnknownKeyIsRefusedWithNearNames) {
   EXPECT_THAT(why_not({"train.batchsize=8"}),
               testing::AllOf(HasSubstr("train.batchsize=8: unknown key"),
                              HasSubstr("did you mean \"batch_size\"?")));
@@ -127,7 +129,7 @@ TEST(Plan, AnUnknownKeyIsRefusedWithNearNames) {
   EXPECT_THAT(why_not({"machine.links.1.beta=8GB/s"}), HasSubstr("list of 1 element"));
 }
 
-TEST(Plan, AValueThatNoScenarioTakesIsRefused) {
+TEST(ScenarioGrid, AValueThatNoScenarioTakesIsRefused) {
   EXPECT_THAT(why_not({"strategy=dpp"}), HasSubstr("did you mean \"ddp\"?"));
   EXPECT_THAT(why_not({"train.batch_size=8,many"}),
               HasSubstr("train.batch_size=many: \"train.batch_size\" should be a whole number"));
@@ -136,13 +138,13 @@ TEST(Plan, AValueThatNoScenarioTakesIsRefused) {
   EXPECT_THAT(why_not({"machine.links.0.beta=8GB"}), HasSubstr("machine.links.0.beta=8GB"));
 }
 
-TEST(Plan, WhatMakesNoDifferenceIsRefused) {
+TEST(ScenarioGrid, WhatMakesNoDifferenceIsRefused) {
   for (const char* key : {"expect.verdict=clean", "watch.every=1", "train.evaluate=true", "name=x",
                           "train.checkpoint.every=1", "limits.total_s=1"})
     EXPECT_THAT(why_not({key}), HasSubstr("makes no difference")) << key;
 }
 
-TEST(Plan, UnknownOptionsAreRefused) {
+TEST(ScenarioGrid, UnknownOptionsAreRefused) {
   EXPECT_THAT(why_not({"ranks"}), HasSubstr("KEY=VALUE"));
   EXPECT_THAT(why_not({"=2"}), HasSubstr("KEY=VALUE"));
   EXPECT_THAT(why_not({"ranks="}), HasSubstr("ranks: there is no value"));
@@ -152,8 +154,8 @@ TEST(Plan, UnknownOptionsAreRefused) {
 }
 
 // Rank 3's rule is there, and rank 3 is not.
-TEST(Plan, AnImpossiblePointSaysWhy) {
-  const Result<Plan> made = planned({"ranks=2,4"});
+TEST(ScenarioGrid, AnImpossiblePointSaysWhy) {
+  const Result<ScenarioGrid> made = planned({"ranks=2,4"});
   ASSERT_TRUE(made) << made.error().str();
   const Result<std::string> text = made->scenario_text(0);
   ASSERT_FALSE(text);

@@ -154,10 +154,9 @@ reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
                           {},
                           fmt::format("did you mean `lockstep simulate {}`?", meant)});
   if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
-    return reports::fail(
-        {fmt::format("{} is a plan of a transformer, not a scenario", printable(command.path)),
-         {},
-         fmt::format("lockstep simulate plan {}", printable(command.path))});
+    return reports::fail({fmt::format("{} is a plan, not a scenario", printable(command.path)),
+                          {},
+                          fmt::format("lockstep simulate plan {}", printable(command.path))});
   if (command.machine.empty())
     return reports::fail({"no machine is named", {}, "add --machine dgx-h100, or your own"});
   const Result<sim::TrialOptions> trials = trial_options(command.trials);

@@ -83,6 +83,24 @@ double parts_sum(const MultimodalForecast& f) {
   return sum;
 }
 
+// Under ZeRO-3 each of two interleaved pieces keeps its 16-bit weights, and its float32 gradients
+// while they are summed; a frozen LLM has none.
+TEST(Towers, GatherTheLlmAsATransformersPipelineDoes) {
+  const auto gathered = [](const std::string& llm) {
+    const MultimodalForecast f = forecast(top({"full", "3", "interleaved", llm}) +
+                                          encoder("tensor: 4, frozen: true") + images("8", "576"));
+    EXPECT_EQ(f.memory[0].towers[0].tower, "LLM");
+    return f.memory[0].towers[0].gathered;
+  };
+  const double trained = gathered(""), frozen = gathered("  frozen: true\n");
+  EXPECT_GT(frozen, 0);
+  // Of 16 layers on two stages, a quarter of each on a rank, and the table of the embedding: 2 and
+  // 2 + 4 bytes, and the buffers of a layer and the table.
+  const double layer = 12.0 * 2048 * 2048 / 4, table = 32000.0 * 2048 / 4;
+  EXPECT_NEAR(frozen / (2 * (8 * layer + table) + 2 * (layer + table)), 1, 0.01);
+  EXPECT_NEAR(trained / (6 * (8 * layer + table) + 2 * (layer + table)), 1, 0.01);
+}
+
 // Without images a plan of several towers is the transformer's, to the last bit.
 TEST(Towers, WithoutImagesAreTheTransformerAlone) {
   for (const Options& options :

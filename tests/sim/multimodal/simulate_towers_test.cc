@@ -57,6 +57,15 @@ TEST_F(SimulateTowers, SaysTimeReasonPictureAndAlternatives) {
   cli::expect_fits_a_terminal(outcome.out);
 }
 
+// Plans are told from scenarios, whatever they train.
+TEST_F(SimulateTowers, AreNoScenario) {
+  const cli::Outcome outcome =
+      cli::run_lockstep({"simulate", folder_.write("p.yaml", kTwoTowers), "--machine", "dgx-h100"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("p.yaml is a plan, not a scenario"),
+                                 HasSubstr("fix: lockstep simulate plan ")));
+}
+
 // Failures are the whole job's, encoders and all; below `llm` they would say nothing.
 TEST_F(SimulateTowers, FailuresLeaveTheirGoodput) {
   const std::string failures = "failures: {gpu_mtbf_hours: 100, checkpoint: 10s, restart: 5min}\n";

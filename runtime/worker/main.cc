@@ -70,11 +70,7 @@ int train(const std::string& scenario_file, const LaunchOptions& launch, WorkerO
     }
     options.share_gpus = true;
   }
-  const int status = run_worker(*scenario, options);
-  // Skips the libraries' destructors: the watchdog is gone, and those of a GPU's libraries may
-  // block.
-  std::fflush(nullptr);
-  std::_Exit(status);
+  return run_worker(*scenario, options);
 }
 
 std::string version() {
@@ -186,4 +182,10 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::runtime
 
-int main(int argc, char** argv) { return lockstep::runtime::run(argc, argv); }
+int main(int argc, char** argv) {
+  const int status = lockstep::runtime::run(argc, argv);
+  // Skips the libraries' destructors: after training the watchdog is gone, and those of a GPU's
+  // libraries may block; LibTorch's take 0.1 s to unregister each operator.
+  std::fflush(nullptr);
+  std::_Exit(status);
+}

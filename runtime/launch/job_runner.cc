@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
+#include "runtime/launch/forked_ranks.h"
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/shared_segments.h"
 #include "runtime/launch/this_machine.h"
@@ -31,18 +32,21 @@ constexpr double kStandstillS = 5;
 // Ranks that wait for one that failed fail with it, because its connections close; queued calls do
 // not, and never complete. If nothing moved for this long after a failure, nothing will.
 constexpr double kAfterFailureS = 2;
+// How often to look whether the ranks are forked.
+constexpr std::chrono::milliseconds kForking(5);
 // How long to wait for workers to stop after SIGSTOP.
 constexpr std::chrono::milliseconds kFreezing(500);
 
 double seconds(trace::Nanos time) { return static_cast<double>(time) / 1e9; }
 
+// `which`: "--rank" or "--fork-ranks", and its value.
 std::vector<std::string> command_line(const Scenario& scenario, const JobOptions& options,
-                                      int rank) {
+                                      const std::string& which, const std::string& value) {
   std::vector<std::string> out = {options.worker,
                                   "train",
                                   scenario.file,
-                                  "--rank",
-                                  std::to_string(rank),
+                                  which,
+                                  value,
                                   "--world-size",
                                   std::to_string(scenario.ranks),
                                   "--store",
@@ -67,12 +71,16 @@ class Job {
 
   Status start() {
     began_ = monotonic_nanos();
+    // GPUs are left out: what their libraries do when they are loaded may not survive a fork.
+    const bool on_cpus = scenario_.backend == Scenario::Backend::gloo;
+    if (options_.fork_ranks && on_cpus && scenario_.ranks > 1) return start_forked();
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
       SpawnOptions options;
       options.helpers_end_with_it = true;
       if (scenario_.share_gpus) options.environment = sharing_environment(rank);
-      Result<Process> worker = Process::spawn(command_line(scenario_, options_, rank),
-                                              log_file(options_.folder, rank), options);
+      Result<Process> worker =
+          Process::spawn(command_line(scenario_, options_, "--rank", std::to_string(rank)),
+                         log_file(options_.folder, rank), options);
       if (!worker) return worker.error();
       workers_.push_back(std::move(*worker));
     }
@@ -126,6 +134,32 @@ class Job {
   }
 
  private:
+  // The worker that forks the ranks ends when it has.
+  Status start_forked() {
+    const std::string pids = options_.folder + "/pids";
+    const Subreaper parent_of_the_ranks;
+    Result<Process> forker = Process::spawn(command_line(scenario_, options_, "--fork-ranks", pids),
+                                            log_file(options_.folder, 0));
+    if (!forker) return forker.error();
+    while (forker->running()) {
+      if (const auto why = must_end(monotonic_nanos())) {
+        outcome_.end = *why;
+        forker->signal(SIGKILL);  // and what it has forked, which is still in its group
+      }
+      std::this_thread::sleep_for(kForking);
+    }
+    if (!forker->poll()->success()) {
+      if (outcome_.end != JobEnd::completed) return no_traces();
+      workers_.push_back(std::move(*forker));  // in rank 0's place, whose log has its words
+      return Status::ok();
+    }
+    Result<std::vector<Process>> ranks = take_forked_ranks(pids, scenario_.ranks);
+    if (!ranks) return ranks.error();
+    workers_ = std::move(*ranks);
+    outcome_.end = JobEnd::completed;  // follow() looks again
+    return Status::ok();
+  }
+
   bool all_ended() {
     bool all = true;
     for (std::size_t rank = 0; rank < workers_.size(); ++rank) {

@@ -27,6 +27,9 @@ struct JobOptions {
   std::vector<std::string> more;  // further options for the worker
   std::chrono::milliseconds poll{50};
   std::chrono::milliseconds grace{2000};  // between SIGTERM and SIGKILL
+  // The ranks on CPUs are forked from one worker, which starts them sooner: it is lockstep-worker
+  // itself, and not a program of the user that wants to be called once for each rank.
+  bool fork_ranks = false;
 };
 
 struct WorkerOutcome {

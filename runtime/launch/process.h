@@ -45,6 +45,11 @@ class Process {
   static Result<Process> spawn(const std::vector<std::string>& argv, const std::string& output,
                                const SpawnOptions& options = {});
 
+  // A child of this process that was started by other means, and is not waited for elsewhere.
+  static Process of_child(pid_t pid, const SpawnOptions& options) {
+    return Process(pid, options.helpers_end_with_it);
+  }
+
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
   ~Process();

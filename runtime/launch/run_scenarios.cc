@@ -88,9 +88,11 @@ class Runner {
       return Error{"--output and --write-baseline are for one scenario",
                    {},
                    "every run's folder holds its report.json; name the parent with --output-dir"};
-    Result<std::string> worker = find_worker(worker_search_of_this_process());
+    const WorkerSearch search = worker_search_of_this_process();
+    Result<std::string> worker = find_worker(search);
     if (!worker) return worker.error();
     worker_ = *worker;
+    fork_ranks_ = search.named.empty();
     return Status::ok();
   }
 
@@ -148,6 +150,7 @@ class Runner {
                                      .steps = scenario.replays() ? 0 : scenario.train.steps});
     JobOptions options;
     options.worker = worker_;
+    options.fork_ranks = fork_ranks_;
     options.folder = *folder;
     Result<JobOutcome> outcome =
         run_job(scenario, options, interrupts,
@@ -260,6 +263,7 @@ class Runner {
   std::vector<Scenario> scenarios_;
   std::vector<reports::ReferenceRow> references_;
   std::string worker_;
+  bool fork_ranks_ = false;
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -12,6 +14,7 @@
 #include "runtime/record/watchdog.h"
 #include "runtime/train/batch_source.h"
 #include "runtime/worker/commands.h"
+#include "runtime/worker/fork_ranks.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {
@@ -54,7 +57,15 @@ Status find_rank_settings(const LaunchOptions& launch, WorkerOptions& options) {
   return Status::ok();
 }
 
-int train(const std::string& scenario_file, const LaunchOptions& launch, WorkerOptions options) {
+// `arguments`: of this program.
+int train(const std::string& scenario_file, LaunchOptions launch, const std::string& fork_file,
+          WorkerOptions options, const std::vector<char*>& arguments) {
+  if (!fork_file.empty()) {
+    const Result<int> rank =
+        fork_ranks(launch.world_size.value_or(1), options.trace, fork_file, arguments);
+    if (!rank) return fail_with(rank.error(), kExitFailed);
+    launch.rank = *rank;
+  }
   // Blocks signals, which only the watchdog reads. So only this command, which has one, does it,
   // and before any thread is made.
   options.parent = prepare_process_for_watchdog();
@@ -102,6 +113,7 @@ int print_equal_draws(const std::string& scenario_file) {
 
 struct TrainOptions {
   std::string scenario;
+  std::string fork_file;
   LaunchOptions launch;
   WorkerOptions worker;
 };
@@ -110,9 +122,16 @@ void add_train(CLI::App& app, TrainOptions& options) {
   CLI::App* command = app.add_subcommand("train", "train one rank");
   command->footer(kExamples);
   command->add_option("SCENARIO", options.scenario, "scenario file (YAML)")->required();
-  command->add_option("--rank", options.launch.rank, "this rank, from 0; default: the launcher's");
-  command->add_option("--world-size", options.launch.world_size,
-                      "number of ranks; default: the launcher's");
+  CLI::Option* const rank = command->add_option("--rank", options.launch.rank,
+                                                "this rank, from 0; default: the launcher's");
+  CLI::Option* const world_size = command->add_option("--world-size", options.launch.world_size,
+                                                      "number of ranks; default: the launcher's");
+  command
+      ->add_option("--fork-ranks", options.fork_file,
+                   "fork a process for each rank, write their process ids into\n"
+                   "this file and exit; `lockstep run` does this")
+      ->needs(world_size)
+      ->excludes(rank);
   command->add_option("--store", options.launch.store,
                       "file for the ranks' rendezvous; new for each run");
   command->add_option("--master", options.launch.master,
@@ -176,7 +195,8 @@ int run(int argc, char** argv) {
   if (batch_size.chosen()) return batch_size.run();
   if (draws->parsed()) return print_equal_draws(draws_scenario);
   if (alone->parsed()) return run_lone_ranks(lone_runs, on_meta);
-  return train(training.scenario, training.launch, training.worker);
+  return train(training.scenario, training.launch, training.fork_file, training.worker,
+               {argv, argv + argc});
 }
 
 }  // namespace

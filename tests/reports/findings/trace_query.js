@@ -11,7 +11,11 @@
 'use strict';
 const fs = require('fs');
 const path = require('path');
+const v8 = require('v8');
 const vm = require('vm');
+
+// Compile the module once, fast: optimising 11 MB takes four times as long as our queries.
+v8.setFlagsFromString('--liftoff-only');
 
 const APPEND_TRACE = 1, FINALIZE_TRACE = 2, QUERY = 3;  // TraceProcessorRpc.TraceProcessorMethod
 const RPC = {seq: 1, request: 2, fatalError: 5, traceData: 101, queryArgs: 103, appendResult: 201,

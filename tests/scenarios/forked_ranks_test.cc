@@ -3,6 +3,8 @@
 
 #include <fstream>
 #include <map>
+#include <set>
+#include <string>
 
 #include <gmock/gmock.h>
 
@@ -83,7 +85,11 @@ limits: {hang_after_s: 60, total_s: 120}
     }
     return pids.size() == 3;
   })) << log();
+  std::set<std::string> layouts;
   for (const auto& [rank, pid] : pids) {
+    std::string first;
+    std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/maps"), first);
+    layouts.insert(first);
     EXPECT_EQ(status_of(pid, "PPid"), std::to_string(launcher->pid()));
     EXPECT_EQ(getpgid(pid), pid);
     const std::string process = "/proc/" + std::to_string(pid);
@@ -96,6 +102,7 @@ limits: {hang_after_s: 60, total_s: 120}
     EXPECT_THAT(words, AllOf(HasSubstr("--rank" + std::to_string(rank) + "--world-size3"),
                              Not(HasSubstr("fork"))));
   }
+  EXPECT_EQ(layouts.size(), 1U) << "each was loaded for itself, to an address of its own";
   EXPECT_FALSE(std::filesystem::exists(runs() + "/pids"));
 }
 

@@ -1,7 +1,10 @@
 #include "verify/streams/agreement.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "trace/groups.h"
 
 namespace lockstep::verify {
 
@@ -103,6 +106,18 @@ unsigned Agreement::differences(trace::SignatureId a, trace::SignatureId b) {
   const unsigned result = compare(tables_, tables_.signatures[a], tables_.signatures[b]);
   known_.emplace(key, result);
   return result;
+}
+
+bool agree_across_groups(Agreement& agreement, const trace::RankTrace& a, const trace::Call& x,
+                         const trace::RankTrace& b, const trace::Call& y) {
+  const unsigned different = agreement.differences(x.signature, y.signature);
+  if (different != kDifferentRoot || x.group == y.group) return different == kSame;
+  const auto index_of_root = [&](const trace::RankTrace& trace, const trace::Call& call) {
+    const trace::RankTrace::Membership* const group = trace::membership(trace, call.group);
+    const std::int32_t root = agreement.tables().signatures[call.signature].root;
+    return group == nullptr ? std::nullopt : group->ranks.index_of(trace::Rank{root});
+  };
+  return index_of_root(a, x) == index_of_root(b, y);
 }
 
 }  // namespace lockstep::verify

@@ -44,4 +44,9 @@ class Agreement {
   std::unordered_map<std::uint64_t, unsigned> known_;
 };
 
+// Whether calls of two ranks agree, each in a group of its own: their roots are other ranks, at the
+// same index of their groups.
+bool agree_across_groups(Agreement& agreement, const trace::RankTrace& a, const trace::Call& x,
+                         const trace::RankTrace& b, const trace::Call& y);
+
 }  // namespace lockstep::verify

@@ -52,7 +52,7 @@ class ProgramComparison {
     const bool same_line = x.at == y.at || x.at.value == 0 || y.at.value == 0;
     const bool same_names =
         x.group != y.group || x.what == y.what || x.what.value == 0 || y.what.value == 0;
-    return same_line && same_names && agreement_.agree(x.signature, y.signature) &&
+    return same_line && same_names && agree_across_groups(agreement_, a_, x, b_, y) &&
            same_group(x.group, y.group);
   }
 

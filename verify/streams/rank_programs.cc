@@ -190,7 +190,10 @@ bool RankPrograms::same(std::uint32_t a, std::uint32_t i, std::uint32_t b, std::
   if (x.at != y.at && x.at.value != 0 && y.at.value != 0) return false;
   if (x.group == y.group && x.what != y.what && x.what.value != 0 && y.what.value != 0)
     return false;
-  if (x.signature != y.signature && !agreement_.agree(x.signature, y.signature)) return false;
+  if (x.signature != y.signature &&
+      !agree_across_groups(agreement_, run_.ranks[a], x, run_.ranks[b], y)) {
+    return false;
+  }
   if (x.group != y.group && group_of(a, i).role != group_of(b, j).role) return false;
   return !is_message(x) || peers_correspond(a, i, b, j);
 }

@@ -35,12 +35,14 @@ bool does_alike(const Alignment& at, std::size_t cursor, const GroupStreams& oth
       return false;
     const std::size_t compared = std::min({next, there, Sequence::kSuffix});
     for (std::size_t back = 0; back <= compared; ++back) {
-      const trace::Call& a = at.run().ranks[mine.rank_index].calls[mine.calls[next - back]];
-      const trace::Call& b = at.run().ranks[theirs.rank_index].calls[theirs.calls[there - back]];
+      const trace::RankTrace& here = at.run().ranks[mine.rank_index];
+      const trace::RankTrace& sister = at.run().ranks[theirs.rank_index];
+      const trace::Call& a = here.calls[mine.calls[next - back]];
+      const trace::Call& b = sister.calls[theirs.calls[there - back]];
       // Parameters are not compared: other pipeline stages have others. The source location
       // distinguishes calls instead, if it was recorded.
       const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;
-      if (!same_location || !at.agreement().agree(a.signature, b.signature)) return false;
+      if (!same_location || !agree_across_groups(at.agreement(), here, a, sister, b)) return false;
     }
     return true;
   });

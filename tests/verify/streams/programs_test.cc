@@ -217,5 +217,26 @@ TEST(Programs, RanksMayBeInTheCallThatAllOfItsMembersIssuedLast) {
       "verdict inconclusive");
 }
 
+// Each pair begins with a broadcast from its own first rank. The roots are different ranks, and yet
+// the pairs run one program.
+TEST(Programs, RootsOfOtherGroupsAreOtherRanks) {
+  const auto rank = [](const std::string& pair, const std::string& members, int root,
+                       int exchanges) {
+    std::string out = fmt::format("backend nccl; group {} {}; broadcast g={} n=2 root={} async; ",
+                                  pair, members, pair, root);
+    for (int i = 0; i < exchanges; ++i) {
+      out += "all_to_all_single g=" + pair + " n=8 async" +
+             (exchanges < 4 || pair == "ep0" || i < 3 ? "; " : " open; ");
+    }
+    return out + "all_reduce n=64 async open; hung";
+  };
+  const auto of = [&](int usual) {
+    return judge({rank("ep0", "0,1", 0, usual), rank("ep0", "0,1", 0, usual),
+                  rank("ep1", "2,3", 2, 4), rank("ep1", "2,3", 2, 3)});
+  };
+  EXPECT_THAT(of(4), StartsWith("missing-collective error observed culprits=3 group=ep1 seq=4"));
+  EXPECT_THAT(of(3), StartsWith("extra-collective error observed culprits=2 group=ep1 seq=4"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -268,5 +268,63 @@ TEST(Modality, AnotherExceptionIsNot) {
               HasSubstr("rank-exception"));
 }
 
+// All gradients are reduced, whatever the batch holds. That the batches differ in the step in which
+// a rank leaves a call out says nothing, because they differed before.
+TEST(Modality, BatchesThatMadeTheCallBeforeAreNotTheReason) {
+  const auto step = [](int n, const std::string& has, bool skips, const std::string& end) {
+    const std::string s = fmt::format(" step={}", n);
+    return fmt::format("modality {} {}; all_reduce n=8 what=a.w{}; ", n, has, s) +
+           (skips ? "" : "all_reduce n=4 what=b.w" + s + (end.empty() ? "; " : end)) +
+           (skips || end.empty() ? "all_reduce n=1" + s + (end.empty() ? "; " : end) : "");
+  };
+  const std::string open = " open; hung";
+  const auto of = [&](const std::string& first, const std::string& now_0, bool skips_0) {
+    return judge({step(0, first, false, "") + step(1, now_0, skips_0, open),
+                  step(0, "image,text", false, "") + step(1, "image,text", !skips_0, open)});
+  };
+  EXPECT_THAT(of("text", "text", false),
+              HasSubstr("missing-collective error proven culprits=1 group=world seq=4 step=1"));
+  EXPECT_THAT(of("text", "text", true),
+              HasSubstr("missing-collective error proven culprits=0 group=world seq=4 step=1"));
+  // Without such a step before, they are the reason.
+  EXPECT_THAT(of("image,text", "text", true),
+              HasSubstr("modality-divergence error proven culprits=0 group=world seq=4 step=1"));
+}
+
+// Two sharded groups of four, and pairs across them. Rank 6 left out the norm of its group and
+// waits for the loss, in another group of the same ranks. Rank 2, which waits in the norm, did not
+// leave out the loss because its batch holds text only: with such a batch it made it before.
+TEST(Modality, RanksWhoseBatchesMadeTheCallBeforeDidNotGoPastIt) {
+  const auto job = [](int rank, bool differed_before) {
+    const std::string has = rank == 2 || rank == 3 ? "text" : "image,text";
+    const std::string half = std::to_string(rank % 2), pair = std::to_string(rank / 2);
+    const std::string members = rank % 2 == 0 ? "0,2,4,6" : "1,3,5,7";
+    const std::string open = " open; hung";
+    std::string out = fmt::format(
+        "group shard{0} {1} shard; group loss{0} {1} loss; group pair{2} {3},{4} pair; "
+        "modality 1 {5}; all_reduce g=loss{0} n=1 step=1; modality 3 {6}; ",
+        half, members, pair, rank / 2 * 2, rank / 2 * 2 + 1,
+        differed_before ? has : std::string("image,text"), has);
+    const bool skips = rank == 6, waits_in_shard = rank % 2 == 0 && !skips;
+    const bool waits_in_pair = rank % 2 == 1 && rank != 7;
+    const auto norm = [&](const std::string& group, bool waits) {
+      return "all_reduce g=" + group + " n=1 step=3" + (waits ? open : "; ");
+    };
+    if (!skips) out += norm("shard" + half, waits_in_shard);
+    if (waits_in_shard) return out;
+    out += norm("pair" + pair, waits_in_pair);
+    return waits_in_pair ? out : out + norm("loss" + half, true);
+  };
+  const auto of = [&](bool differed_before) {
+    std::vector<std::string> ranks;
+    for (int r = 0; r < 8; ++r) ranks.push_back(job(r, differed_before));
+    return judge(ranks);
+  };
+  EXPECT_THAT(of(true), HasSubstr("missing-collective error proven culprits=6 group=shard0 seq=0"));
+  // The first text-only batch: nothing shows that it makes that call.
+  EXPECT_THAT(of(false),
+              HasSubstr("modality-divergence error proven culprits=2 group=loss0 seq=1"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

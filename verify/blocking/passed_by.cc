@@ -7,6 +7,7 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/batches.h"
 #include "verify/streams/past.h"
 
 namespace lockstep::verify {
@@ -97,9 +98,8 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
   // Without steps, only the rounds are left to judge by.
   if (step == trace::kNone || position.step == trace::kNone) return round_lacks_it();
   const bool lacks =
-      !context.modalities
-           .lacking(rank, waited.rank, context.modalities.batch_of(waited.rank, waited.call))
-           .empty();
+      do_batches_explain(context.run, context.modalities, context.agreement, rank, waited,
+                         context.modalities.batch_of(waited.rank, waited.call));
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
     const trace::Call& call = context.call({rank, own});
     // Within a step only a collective of another group shows that the rank went past. A message may

@@ -9,6 +9,7 @@
 
 #include "verify/blocking/messages.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/batches.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -158,10 +159,10 @@ bool most_deviate(const Context& context, CallRef call, const std::vector<std::u
 Fault fault_of(const Context& context, const Deviation& missing) {
   const std::size_t gone = missing.deviants.size();
   const std::size_t waiting = missing.reference.size();
-  const bool lacks =
-      !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.batch())
-           .empty();
-  if (lacks) return Fault::missing;
+  if (do_batches_explain(context.run, context.modalities, context.agreement, missing.deviants[0],
+                         missing.expected, missing.batch())) {
+    return Fault::missing;
+  }
   if (gone != waiting) {
     const bool most_wait = waiting > gone;
     const bool deviate =

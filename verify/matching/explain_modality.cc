@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "verify/matching/deviation_words.h"
 #include "verify/modality.h"
+#include "verify/streams/batches.h"
 
 namespace lockstep::verify {
 
@@ -55,11 +56,23 @@ bool carries_something_else(const Context& context, const Deviation& d) {
   return expected.value != 0 && got.value != 0 && expected != got;
 }
 
+// Whether such batches made the calls that differ all the same before.
+bool made_before(const Context& context, const Deviation& d) {
+  const auto explains = [&](std::uint32_t lacking, CallRef call) {
+    return do_batches_explain(context.run, context.modalities, context.agreement, lacking, call,
+                              d.batch());
+  };
+  const bool lacks = !context.modalities.lacking(d.deviants[0], d.reference[0], d.batch()).empty();
+  const CallRef call = lacks ? d.expected : d.got;
+  if (call.call == kNoCall) return false;
+  return !explains(lacks ? d.deviants[0] : d.reference[0], call);
+}
+
 // Whether a skipped branch of the model can be the reason. Then calls are missing or extra, or
 // carry other parameters; a wrong type of the same parameters, or a changed order, has another
 // reason.
 bool may_be_modality(const Context& context, const Deviation& d) {
-  if (agreed_before(context, d)) return false;
+  if (agreed_before(context, d) || made_before(context, d)) return false;
   switch (d.kind) {
     case Deviation::Kind::missing:
       return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "verify/streams/batches.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -172,14 +173,17 @@ BatchNumber Alignment::batch_of_next(std::size_t cursor) const {
 }
 
 bool Alignment::lacks_modality(std::size_t deviant, std::size_t reference) const {
-  return !modalities_.lacking(rank(deviant), rank(reference), batch_of(reference, deviant)).empty();
+  return do_batches_explain(run_, modalities_, agreement_, rank(deviant), next_call(reference),
+                            batch_of(reference, deviant));
 }
 
 bool Alignment::do_batches_tell(const Party& few, const Party& most) const {
   const BatchNumber batch = batch_of(few[0], most[0]);
   const std::vector<std::uint32_t> full = ranks(few);
   const std::vector<std::uint32_t> lacking = ranks(most);
-  return std::all_of(
+  // Their batches differ alike, so one of them is asked about the call.
+  return do_batches_explain(run_, modalities_, agreement_, lacking[0], next_call(few[0]), batch) &&
+         std::all_of(
              lacking.begin(), lacking.end(),
              [&](std::uint32_t r) { return !modalities_.lacking(r, full[0], batch).empty(); }) &&
          std::all_of(full.begin(), full.end(), [&](std::uint32_t r) {

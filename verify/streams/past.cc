@@ -95,6 +95,16 @@ bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
   return before == 0 || step > calls[before - 1].step;
 }
 
+// Whether the call before this one is of another group, operation or type, or of an earlier step.
+bool begins_its_kind(const trace::Tables& tables, const std::vector<trace::Call>& calls,
+                     std::uint32_t index) {
+  if (index == 0 || begins_step(calls, index)) return true;
+  const trace::Signature& before = tables.signatures[calls[index - 1].signature];
+  const trace::Signature& own = tables.signatures[calls[index].signature];
+  return calls[index - 1].group != calls[index].group || before.op != own.op ||
+         before.dtypes != own.dtypes;
+}
+
 // Like is_run_usual(), but needs that many earlier runs of other lengths to call this one unusual.
 Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef call,
                          std::uint32_t needed) {
@@ -112,10 +122,18 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   const std::uint32_t length = end - first;
   const bool may_go_on = end == calls.size();
   std::uint32_t runs = 0, alike = 0;
-  const auto count = [&](std::uint32_t earlier) {
+  bool any_in_like_place = false;
+  // A run of `earlier` calls that ends before call `stop`.
+  const auto count = [&](std::uint32_t earlier, std::uint32_t stop) {
     if (earlier == 0) return;
     ++runs;
     if (earlier == length || (may_go_on && earlier > length)) ++alike;
+    const std::uint32_t then = stop - earlier;
+    const bool after_same = then > 0 && first > 0 && !begins_step(calls, first) &&
+                            !begins_step(calls, then) &&
+                            is_same_of_program(agreement, calls[then - 1], calls[first - 1]);
+    any_in_like_place |= after_same || (begins_its_kind(run.tables, calls, then) &&
+                                        begins_its_kind(run.tables, calls, first));
   };
   std::uint32_t earlier = 0;  // length of an earlier run
   for (std::uint32_t i = first > kHistory ? first - kHistory : 0; i < first; ++i) {
@@ -123,11 +141,14 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
       ++earlier;
       continue;
     }
-    count(earlier);
+    count(earlier, i);
     earlier = same(i) ? 1 : 0;
   }
-  if (begins_step(calls, first)) count(earlier);
-  if (alike == 0) return runs >= needed ? Usual::no : Usual::unknown;
+  if (begins_step(calls, first)) count(earlier, first);
+  // A single one that follows calls of its kind may be of a round with an order of its own: DDP
+  // arranges its buckets after the first step.
+  if (alike == 0)
+    return runs >= needed && (runs > 1 || any_in_like_place) ? Usual::no : Usual::unknown;
   // If runs differ in length (tokens of a text), a single one of the same length is a coincidence.
   return alike > 1 || alike == runs ? Usual::yes : Usual::unknown;
 }
@@ -334,6 +355,23 @@ Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef cal
   return unless_loop_varies(run, agreement, call, usual);
 }
 
+bool are_both_usual(const trace::Run& run, Agreement& agreement, CallRef one, CallRef other) {
+  const auto makes_both = [&](CallRef here, CallRef there) {
+    const std::vector<trace::Call>& calls = run.ranks[here.rank].calls;
+    if (mixes_threads(run.ranks[here.rank], here.call)) return false;
+    const std::vector<std::uint32_t> usual = predicted(
+        agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, here.call,
+        static_cast<std::uint32_t>(calls.size()));
+    const auto has = [&](const trace::Call& call) {
+      return std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
+        return is_same_of_program(agreement, calls[u], call);
+      });
+    };
+    return has(calls[here.call]) && has(run.ranks[there.rank].calls[there.call]);
+  };
+  return makes_both(one, other) && makes_both(other, one);
+}
+
 bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call, CallRef other) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   if (mixes_threads(run.ranks[call.rank], call.call) || call.call == 0) return false;
@@ -398,19 +436,32 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
 }
 
 // Whether the rank of `a` made a call like its own `a` before it made one like the other rank's
-// `b`.
+// `b`, in the last step before that holds both: the first step may have an order of its own,
+// because DDP arranges its buckets after it. If no step holds both, in all that came before.
 bool comes_first(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
   const std::vector<trace::Call>& calls = run.ranks[a.rank].calls;
   const trace::Call& other = run.ranks[b.rank].calls[b.call];
   // The other rank has peers of its own.
   const bool is_message = run.tables.is_message(other);
-  for (std::uint32_t i = 0; i < a.call; ++i) {
-    const bool is_other = is_message ? agreement.agree(calls[i].signature, other.signature)
-                                     : is_same_of_program(agreement, calls[i], other);
-    if (is_other) return false;
-    if (is_same_of_program(agreement, calls[i], calls[a.call])) return true;
+  const auto is_other = [&](std::uint32_t i) {
+    return is_message ? agreement.agree(calls[i].signature, other.signature)
+                      : is_same_of_program(agreement, calls[i], other);
+  };
+  std::optional<bool> first;  // of the calls from `i` on: whether one like `a` is the first
+  bool any_a = false, any_b = false;
+  for (std::uint32_t i = a.call; i-- > 0;) {
+    if (is_other(i)) {
+      any_b = true;
+      first = false;
+    } else if (is_same_of_program(agreement, calls[i], calls[a.call])) {
+      any_a = true;
+      first = true;
+    }
+    if (!begins_step(calls, i)) continue;
+    if (any_a && any_b) break;
+    any_a = any_b = false;
   }
-  return false;
+  return first.value_or(false);
 }
 
 // Whether the call is like the one before it in its step, or before those that were skipped.
@@ -418,6 +469,17 @@ bool repeats(const trace::Run& run, Agreement& agreement, CallRef call, std::uin
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   return call.call > skipped && !begins_step(calls, call.call) &&
          is_same_of_program(agreement, calls[call.call - skipped - 1], calls[call.call]);
+}
+
+// How many calls like this one come directly before it in its step.
+std::uint32_t calls_in_run_before(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  std::uint32_t i = call.call;
+  while (i > 0 && !begins_step(calls, i) &&
+         is_same_of_program(agreement, calls[i - 1], calls[call.call])) {
+    --i;
+  }
+  return call.call - i;
 }
 
 // From `first` on, up to the call in question, each call equals the one `period` calls later.
@@ -448,8 +510,13 @@ std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& ag
 }  // namespace
 
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
+  if (begins_step(run.ranks[call.rank].calls, call.call)) return false;
   const auto repetition = repetition_before(run, agreement, call);
-  return repetition && (call.call - repetition->first) % repetition->period != 0;
+  if (!repetition) return false;
+  // A call or two may be alike at the end of a first round that has an order of its own.
+  const std::uint32_t repeated = call.call - repetition->first - repetition->period;
+  return 2 * repeated >= repetition->period &&
+         (call.call - repetition->first) % repetition->period != 0;
 }
 
 bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call) {
@@ -513,9 +580,12 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   if (run_of_second == Usual::yes && run_of_first == Usual::no) return Expected::second;
   // Within the first run of equal calls, each call has the others before it as context, which says
   // nothing about where the run should end. Nor does one that is shorter than what lies between.
+  // Nor does one that is no longer than the run itself: that shows only how an earlier run ended.
   const auto only_goes_on = [&](CallRef call, const PastContext& own, const PastContext& other,
                                 Usual run_length) {
-    const bool weak = own.length >= other.length || other.length <= other.skipped;
+    const bool weak =
+        own.length >= other.length || other.length <= other.skipped ||
+        (run_length == Usual::unknown && other.length <= calls_in_run_before(run, agreement, call));
     return weak && run_length != Usual::yes && repeats(run, agreement, call, own.skipped);
   };
   if (only_goes_on(first, *of_first, *of_second, run_of_first) ||

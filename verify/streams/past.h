@@ -68,6 +68,12 @@ Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 //   a a c | a a b c | a a b c      after a comes a, by the first two calls; after a a comes b
 Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Whether both ranks make, in other rounds, now the one and now the other of these two calls after
+// the same calls: a loss may be averaged every second step. Then earlier rounds alone say nothing.
+//
+//   a | a b | a | a b      and where the second round lacks b: after a comes b, or the next a
+bool are_both_usual(const trace::Run& run, Agreement& agreement, CallRef one, CallRef other);
+
 // Whether the rank's later rounds make the other rank's call in place of this one: then it was left
 // out here. Not where it may be one of several equal calls in a row.
 //

@@ -75,7 +75,8 @@ class Choice {
     by_habit_ = true;
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
     const bool loop_varies = do_counts_vary(first, second);
-    if (!loop_varies) {
+    if (!loop_varies &&
+        !are_both_usual(at_.run(), at_.agreement(), at_.next_call(first), at_.next_call(second))) {
       if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
     }
     // If both are forms of one call, the form that the rank used before. Not if a call may be
@@ -86,14 +87,13 @@ class Choice {
     // A new call that is made again is usual, and one that is not is one too many. A familiar one
     // may just be the last of several in a row. Where one blocks in its call, only the other one
     // has calls after it.
+    const bool other_operations = in_other_operations(first, second);
     const bool all_go_on = std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
       const std::size_t c = at_.longest(parties_[p]);
       return at_.calls_left(c) > 1 && !at_.was_made_before(c);
     });
     if (all_go_on) {
-      if (const auto p = only([&](std::size_t c) {
-            return at_.sequence(c).seen_after(at_.cursors()[c].next, at_.next_token(c));
-          }))
+      if (const auto p = only([&](std::size_t c) { return is_made_again(c, other_operations); }))
         return p;
     }
     // If all calls begin a step, the one that is the first of its stream.
@@ -106,7 +106,6 @@ class Choice {
     }
     // Of two new calls of different operations, the more common one is no more right: a metric may
     // be summed or gathered. Nor is one after which comes the other one: it is not in its place.
-    const bool other_operations = in_other_operations(first, second);
     if (may_differ_in_commonness(first, second) && !comes_next(first, second) &&
         !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {
@@ -230,6 +229,19 @@ class Choice {
     return *std::min_element(largest_.begin(), largest_.end(), [&](std::size_t a, std::size_t b) {
       return at_.ranks(parties_[a])[0] < at_.ranks(parties_[b])[0];
     });
+  }
+
+  // Whether a call like the cursor's next one comes later. Of two operations not directly after it:
+  // an evaluation that gathers twice in a row shows nothing. Of one in two sizes that is evidence.
+  bool is_made_again(std::size_t cursor, bool other_operations) {
+    Sequence& sequence = at_.sequence(cursor);
+    const Token call = at_.next_token(cursor);
+    std::size_t last = at_.cursors()[cursor].next;
+    while (other_operations && last + 1 < sequence.size() &&
+           same_call(at_.agreement(), sequence.token(last + 1), call, /*with_step=*/false)) {
+      ++last;
+    }
+    return sequence.seen_after(last, call);
   }
 
   // Whether the calls differ in what is_of_common_form() looks at. If not, it would favour the rank

@@ -347,5 +347,43 @@ TEST(Habit, TheLastCallOfARowIsNotTooMany) {
               Not(HasSubstr("culprits=0")));
 }
 
+// Two ranks average their loss every second step, and one of them leaves it out the first time.
+// Earlier steps have no such call, but later ones of both ranks have it now and then.
+TEST(Habit, ACallOfEverySecondStepIsNotTooManyTheFirstTime) {
+  const auto job = [](bool left_out, bool with_steps, int losses) {
+    const auto step = [&](int n) { return with_steps ? fmt::format(" step={}", n) : ""; };
+    std::string out = "backend nccl; ";
+    for (int s = 0; s < 6; ++s) {
+      out += "all_reduce n=8" + step(s) + "; ";
+      if (s == 1) out += "broadcast n=2 root=0" + step(s) + "; ";
+      out += s == 0 ? "all_reduce n=9" : "all_reduce n=5";
+      out += step(s) + "; all_reduce n=5" + step(s) + "; ";
+      const bool loss = s % 2 == 1 && s / 2 < losses && !(left_out && s == 1);
+      if (loss) out += "all_reduce n=1" + step(s) + "; ";
+    }
+    return out + (left_out ? "clean" : "all_reduce n=7" + step(6) + " open; hung");
+  };
+  const auto of = [&](bool with_steps, int losses) {
+    return judge({job(false, with_steps, losses), job(true, with_steps, losses)});
+  };
+  EXPECT_THAT(of(true, 3),
+              HasSubstr("missing-collective error observed culprits=1 group=world seq=7 step=1"));
+  EXPECT_THAT(of(false, 3),
+              HasSubstr("missing-collective error observed culprits=1 group=world seq=7"));
+  // A call that never comes again.
+  EXPECT_THAT(of(true, 1),
+              HasSubstr("extra-collective error observed culprits=0 group=world seq=7 step=1"));
+}
+
+// An evaluation gathers twice in a row, after the first round. That the second one follows the
+// first does not show that it was to come there: rank 0 may as well have left out the call before.
+TEST(Habit, ACallThatFollowsItselfIsNotMadeAgain) {
+  const std::string round = "backend nccl; all_reduce n=9; all_reduce n=8; ";
+  const std::string evaluation =
+      "all_gather_into_tensor n=2; all_gather_into_tensor n=2; all_reduce n=3 open; hung";
+  EXPECT_THAT(judge({round + evaluation, round + "all_reduce n=5; " + evaluation}),
+              Not(HasSubstr("culprits")));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

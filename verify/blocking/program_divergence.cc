@@ -173,6 +173,22 @@ std::optional<Shift> shift_between(const Context& context, const Stream& longer,
   return std::nullopt;
 }
 
+// The shift as calls that those who wait at the point made too many.
+Deviation shifted_at(const Context& context, const WaitPoint& point, const Shift& shift,
+                     const Stream& longer, const Stream& shorter) {
+  Deviation d;
+  d.kind = Deviation::Kind::extra;
+  d.group = point.group;
+  d.seq = context.groups[point.group].first_seq + shift.first;
+  d.deviants = point.waiting;
+  d.reference = point.missing;
+  d.expected = {shorter.rank_index, shorter.calls[shift.first]};
+  d.got = {longer.rank_index, longer.calls[shift.first]};
+  d.step = context.call(d.got).step;
+  d.count = static_cast<std::uint32_t>(shift.count);
+  return d;
+}
+
 // Whether the deviant rank, had it left out what the usual one does there, had left out messages,
 // too, and yet nobody waits in a message, and most of a group wait with it in its call. So it left
 // nothing out: its rounds are just fewer than those of ranks elsewhere, and all of its peers have
@@ -359,10 +375,13 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
       theirs->calls.size() < point.instance) {
     return std::nullopt;
   }
+  // Calls of equal form from other lines may have paired before this one.
+  const std::optional<Shift> shift = shift_between(context, *ours, *theirs);
+  const std::size_t parted = shift ? shift->first : point.instance;
   const auto common = common_start(context.run, context.agreement, waiting, idle[0]);
   // Ranks of different pipeline stages differ from their first call on.
-  if (!common || *common <= ours->calls[point.instance - 1] ||
-      *common <= theirs->calls[point.instance - 1]) {
+  if (!common || (parted > 0 &&
+                  (*common <= ours->calls[parted - 1] || *common <= theirs->calls[parted - 1]))) {
     return std::nullopt;
   }
   if (*common == context.run.ranks[idle[0]].calls.size()) {
@@ -385,6 +404,13 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
   const auto most = most_broke_with_the_past(context.run, context.agreement, waiting, idle[0]);
   const auto divergence =
       most ? most : find_program_divergence(context.run, context.agreement, waiting, idle[0]);
+  // One of a pair made a call more: too many, or the other one left it out. Several that make the
+  // same call are taken to be right: others skipped a branch.
+  if (!divergence && shift && point.waiting.size() == 1 && idle.size() == 1) {
+    Deviation either = shifted_at(context, point, *shift, *ours, *theirs);
+    either.singled_out = false;
+    return explain_deviation(context, either);
+  }
   if (!divergence) return std::nullopt;
   std::optional<Deviation> d = deviation_at(context, *divergence, most.has_value());
   if (!d) return std::nullopt;
@@ -442,18 +468,8 @@ std::optional<Cause> find_shift_at(const Context& context, const WaitPoint& poin
     if (!vote && !(few_wait && is_snapshot(context.run))) return std::nullopt;
     if (vote) few_wait = vote->deviant == waiting;
   }
-  const CallRef more{longer->rank_index, longer->calls[found->first]};
-  const CallRef less{shorter->rank_index, shorter->calls[found->first]};
-  Deviation d;
-  d.kind = few_wait ? Deviation::Kind::extra : Deviation::Kind::missing;
-  d.group = point.group;
-  d.seq = group.first_seq + found->first;
-  d.step = context.call(more).step;
-  d.deviants = few_wait ? point.waiting : point.missing;
-  d.reference = few_wait ? point.missing : point.waiting;
-  d.expected = few_wait ? less : more;
-  d.got = few_wait ? more : less;
-  d.count = static_cast<std::uint32_t>(found->count);
+  Deviation d = shifted_at(context, point, *found, *longer, *shorter);
+  if (!few_wait) turn_around(d);
   Cause cause = explain_deviation(context, d);
   cause.finding.why += " Operations and sizes agree; the source locations show it.";
   return cause;

@@ -100,6 +100,42 @@ std::optional<std::uint32_t> on_one_side_of_all(
   return *common.begin();
 }
 
+// Whether the message is as all earlier ones of its rank to this peer from the same line, of which
+// there are two or more and which are all alike. Nothing where they differ, or are fewer.
+std::optional<bool> is_as_before(const Context& context, CallRef message) {
+  constexpr std::size_t kMinBefore = 2;
+  const trace::Call& own = context.call(message);
+  const std::vector<trace::Call>& calls = context.run.ranks[message.rank].calls;
+  std::optional<trace::SignatureId> usual;
+  std::size_t before = 0;
+  for (std::uint32_t c = 0; c < message.call; ++c) {
+    const trace::Call& call = calls[c];
+    if (call.group != own.group || call.peer != own.peer || call.ptag != own.ptag ||
+        call.at != own.at || context.run.tables.op(call) != context.run.tables.op(own)) {
+      continue;
+    }
+    if (usual && *usual != call.signature) return std::nullopt;
+    usual = call.signature;
+    ++before;
+  }
+  return before < kMinBefore ? std::nullopt : std::optional(*usual == own.signature);
+}
+
+// Names the side of a message that does not fit whose size or type is new, where the other side did
+// as always.
+void name_who_changed(const Context& context, const ReplayResult::PointToPointPair& pair,
+                      Finding& finding) {
+  const auto sender = is_as_before(context, {pair.sender, pair.send_call});
+  const auto receiver = is_as_before(context, {pair.receiver, pair.recv_call});
+  if (!sender || !receiver || *sender == *receiver) return;
+  const std::uint32_t changed = *sender ? pair.receiver : pair.sender;
+  finding.culprits = context.ranks({changed});
+  finding.why = fmt::format(
+      "All earlier messages between the two had one size and type, and only "
+      "{} changed it.",
+      context.describe_ranks({changed}));
+}
+
 constexpr std::size_t kNearMissesShown = 16;  // one mistake in a program shows on many ranks
 
 std::string describe_tag(std::int32_t tag) {
@@ -166,7 +202,10 @@ std::vector<Cause> check_point_to_point(const Context& context) {
   for (const auto& pair : context.where.size_mismatches) {
     if (out.size() == kMismatchesShown) break;
     out.push_back(explain_mismatch(context, pair));
-    if (!odd) continue;
+    if (!odd) {
+      name_who_changed(context, pair, out.back().finding);
+      continue;
+    }
     out.back().finding.culprits = context.ranks({*odd});
     out.back().finding.why = fmt::format("{} is on one side of each message that does not fit.",
                                          context.describe_ranks({*odd}));

@@ -676,5 +676,25 @@ TEST(Matching, ARankThatDeviatesFromMostDeviatesInItsPairToo) {
   EXPECT_THAT(said, Not(HasSubstr("culprits=0")));
 }
 
+// Messages of a pipeline, of which the last one does not fit. The side that changed its size is
+// named, where both sides show what was usual.
+TEST(Matching, TheSideOfAMessageThatChangedItsSizeIsNamed) {
+  const auto of = [](const std::string& rounds_sent, const std::string& sent,
+                     const std::string& rounds_received, const std::string& received) {
+    return judge(
+        {"backend nccl; " + rounds_sent + "send n=" + sent + " peer=1 async open; hung",
+         "backend nccl; " + rounds_received + "recv n=" + received + " peer=0 async open; hung"});
+  };
+  const std::string sends = repeated("send n=8 peer=1 async; ", 2);
+  const std::string receives = repeated("recv n=8 peer=0 async; ", 2);
+  EXPECT_THAT(of(sends, "16", receives, "8"), HasSubstr("p2p-size error observed culprits=0"));
+  EXPECT_THAT(of(sends, "8", receives, "16"), HasSubstr("p2p-size error observed culprits=1"));
+  // The first messages; and sizes that change anyway.
+  EXPECT_THAT(of("", "16", "", "8"), HasSubstr("p2p-size error observed group="));
+  EXPECT_THAT(
+      of(sends + "send n=4 peer=1 async; ", "16", receives + "recv n=4 peer=0 async; ", "8"),
+      HasSubstr("p2p-size error observed group="));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

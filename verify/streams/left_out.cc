@@ -17,6 +17,9 @@ namespace {
 // Ranks whose past is searched for the call. Their streams agree up to there, so a few are enough.
 constexpr std::size_t kMaxVoters = 64;
 
+// As many ranks are not all wrong where one differs in a first round.
+constexpr std::size_t kFarTooMany = 16;
+
 // A call that `few` make next and `most` do not.
 class LeftOut {
  public:
@@ -83,8 +86,10 @@ class LeftOut {
     const bool breaks_habit = habit && !at_.match(*habit, at_.next_token(few_));
     if (!breaks_habit && at_.do_batches_tell(parties_[small_], most_)) return true;
     if (const auto usual = as_sister_groups()) return *usual == small_;
-    return past_expects() || counts_expect() ||
-           (!habit && (is_unit_of_model() || later_rounds_expect()));
+    if (past_expects() || counts_expect()) return true;
+    const bool is_far_too_many =
+        at_.ranks(parties_[small_]).size() == 1 && at_.ranks(most_).size() >= kFarTooMany;
+    return !habit && !is_far_too_many && (is_unit_of_model() || later_rounds_expect());
   }
 
   std::optional<std::size_t> as_sister_groups() const {

@@ -106,7 +106,11 @@ class Choice {
     }
     // Of two new calls of different operations, the more common one is no more right: a metric may
     // be summed or gathered. Nor is one after which comes the other one: it is not in its place.
-    if (may_differ_in_commonness(first, second) && !comes_next(first, second) &&
+    // Nor of one operation one of another line or step: these are two calls, of which one was left
+    // out.
+    const bool are_two_calls =
+        !other_operations && (in_other_steps || come_from_other_lines(first, second));
+    if (may_differ_in_commonness(first, second) && !are_two_calls && !comes_next(first, second) &&
         !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {
             return is_of_common_form(c) &&
@@ -266,6 +270,13 @@ class Choice {
     const std::size_t then = at_.cursors()[a].next + 1;
     return then < at_.sequence(a).size() &&
            at_.match(at_.sequence(a).token(then), at_.next_token(b));
+  }
+
+  // Whether both lines are known, and differ.
+  bool come_from_other_lines(std::size_t a, std::size_t b) {
+    const trace::StringId one = at_.sequence(a).location(at_.cursors()[a].next);
+    const trace::StringId other = at_.sequence(b).location(at_.cursors()[b].next);
+    return one.value != 0 && other.value != 0 && one != other;
   }
 
   bool in_other_operations(std::size_t a, std::size_t b) {

@@ -385,5 +385,21 @@ TEST(Habit, ACallThatFollowsItselfIsNotMadeAgain) {
               Not(HasSubstr("culprits")));
 }
 
+// Two ranks average a loss and take its maximum in the next line. One of them left the maximum out
+// in the first step. That it averages again, in the next step, does not make the maximum unusual.
+TEST(Habit, AnotherLineIsAnotherCallAndNotARarerForm) {
+  const auto job = [](const std::string& second_line) {
+    const std::string head =
+        "backend nccl; group dp 0,1; group loss 0,1; all_reduce g=dp n=8 at=a.py:1 step=0; "
+        "all_reduce g=loss n=1 redop=avg at=a.py:5 step=0; ";
+    const std::string skips =
+        "all_reduce g=dp n=8 at=a.py:1 step=1 open; "
+        "all_reduce g=loss n=1 redop=avg at=a.py:5 step=1 open; hung";
+    return judge({head + skips, head + "all_reduce g=loss n=1 redop=max at=" + second_line +
+                                    " step=0 open; hung"});
+  };
+  EXPECT_THAT(job("a.py:7"), Not(HasSubstr("culprits=1")));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

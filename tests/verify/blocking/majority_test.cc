@@ -369,5 +369,17 @@ TEST(Majority, IsNotBlamedByARowOfAFirstStepOfItsOwn) {
   EXPECT_THAT(of(""), Not(HasSubstr("culprits=0 ")));
 }
 
+// DDP broadcasts the new order of its buckets before the second step, and one rank of many issues
+// its first bucket before that. The bucket is a part of the model that no other rank has made yet.
+TEST(Majority, OfManyIsNotBlamedForTheCallOfOne) {
+  const auto ranks = [](std::size_t all) {
+    const std::string head = "all_reduce n=5 what=m.a step=0; broadcast n=2 root=0 step=1; ";
+    std::vector<std::string> out(all, head + "broadcast n=3 root=0 step=1 open; hung");
+    out[4] = head + "all_reduce n=6 what=m.b step=1; broadcast n=3 root=0 step=1 open; hung";
+    return judgement_of(out);
+  };
+  EXPECT_THAT(ranks(32), HasSubstr("culprits=4 "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

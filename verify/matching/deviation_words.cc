@@ -50,7 +50,9 @@ std::string difference_sentence(const Context& context, const Deviation& d) {
   switch (d.kind) {
     case Deviation::Kind::missing: {
       const std::string more =
-          d.count > 1 ? fmt::format(" and the {} after it", plural(d.count - 1, "call")) : "";
+          d.count > 2    ? fmt::format(" and the {} after it", plural(d.count - 1, "call"))
+          : d.count == 2 ? " and the call after it"
+                         : "";
       if (is_tie(d)) {
         return fmt::format(
             "{} issued {}{} as {}, and {} did not: either {} left {} out, or {} made {} too many",

@@ -330,10 +330,9 @@ TEST(OddPrograms, CallsLeftOutAreToldWhereTheyBeganToPairWithOthers) {
   const Report report = verify(program({rank(false), rank(true), rank(false), rank(true)}));
   EXPECT_THAT(summary(report),
               StartsWith("missing-collective error proven culprits=1,3 group=world seq=21"));
-  EXPECT_THAT(
-      report.findings.at(0).message,
-      HasSubstr("ranks 1, 3 never issued all_gather_into_tensor of 276 and the 1 call after "
-                "it, which ranks 0, 2 issued as call 21 of group world, m.py:71"));
+  EXPECT_THAT(report.findings.at(0).message,
+              HasSubstr("ranks 1, 3 never issued all_gather_into_tensor of 276 and the call after "
+                        "it, which ranks 0, 2 issued as call 21 of group world, m.py:71"));
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ class Jobs(Forked):
         self.assert_found("tensor_data", "clip", "missing-collective", ranks=4, culprits=(0,))
 
     def test_a_save_that_only_rank_0_makes(self) -> None:
-        self.assert_found("save", "rank0-only", "cross-group-deadlock", ranks=4, culprits=(0,))
+        self.assert_found("save", "rank0-only", "extra-collective", ranks=4, culprits=(0,))
 
     def test_a_state_that_only_rank_0_asks_for(self) -> None:
         self.assert_clean("full_state")

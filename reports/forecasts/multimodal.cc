@@ -90,21 +90,11 @@ std::vector<NamedFigure> description(const MultimodalForecast& f) {
   return out;
 }
 
-std::string fit_text(const MultimodalForecast& f) {
-  const auto has = static_cast<double>(f.plan.llm.gpu_memory->value);
-  const double missing = f.missing_bytes();
-  if (missing == 0)
-    return fmt::format("fits {}, {} are left", bytes_text(has), bytes_text(has - f.memory_bytes()));
-  return fmt::format("does not fit {}: {} too much on {}", bytes_text(has), bytes_text(missing),
-                     printable(f.memory[f.fullest].name));
-}
-
 std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
   std::vector<NamedFigure> out = {
-      {"step time", f.longest > f.shortest
-                        ? fmt::format("{} ({} to {})", duration_text(f.seconds),
-                                      duration_text(f.shortest), duration_text(f.longest))
-                        : duration_text(f.seconds)},
+      {"step time", step_time_text(f.seconds, f.least_seconds, f.most_seconds)},
+      {"drawn steps", fmt::format("{} to {}, by what their batches hold", duration_text(f.shortest),
+                                  duration_text(f.longest))},
       {"tokens/s",
        fmt::format("{}, {} per GPU, without padding", number_text(f.tokens_per_second),
                    number_text(f.tokens_per_second / static_cast<double>(f.plan.gpus)))},
@@ -254,9 +244,10 @@ Json place_memory_json(const sim::PlaceMemory& place) {
 
 Json gpu_memory_json(const MultimodalForecast& f) {
   Json out = {{"bytes", f.memory_bytes()}, {"fullest", printable(f.memory[f.fullest].name)}};
-  if (f.plan.llm.gpu_memory) {
-    out["gpu_bytes"] = f.plan.llm.gpu_memory->value;
+  if (f.gpu_memory) {
+    out["gpu_bytes"] = f.gpu_memory->value;
     out["fits"] = f.missing_bytes() == 0;
+    out["surely_too_large"] = f.surely_too_large();
     out["missing_bytes"] = f.missing_bytes();
   }
   for (const sim::PlaceMemory& place : f.memory) out["places"].push_back(place_memory_json(place));
@@ -365,7 +356,9 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
 std::string multimodal_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   std::vector<NamedFigure> headlines = tower_headlines(f);
-  if (f.plan.llm.gpu_memory) headlines.push_back({"", fit_text(f)});
+  if (f.gpu_memory)
+    headlines.push_back({"", fit_text(*f.gpu_memory, f.memory_bytes(), f.surely_too_large(),
+                                      printable(f.memory[f.fullest].name))});
   headlines.push_back({"reason", f.reason()});
   const std::vector<sim::ForecastPart> path = shortened(step_path(result.picture));
   return fmt::format(
@@ -390,6 +383,7 @@ std::string multimodal_json(const MultimodalResult& result) {
   out["seed"] = f.plan.data.seed;
   out["steps"] = f.plan.steps;
   out["step_time_s"] = f.seconds;
+  out["step_time_interval_s"] = {f.least_seconds, f.most_seconds};
   out["step_time_shortest_s"] = f.shortest;
   out["step_time_longest_s"] = f.longest;
   out["tokens_per_s"] = f.tokens_per_second;

@@ -46,6 +46,23 @@ std::string layout_beyond_tensor(const sim::TrainingPlan& plan, const std::strin
   return out + fmt::format(", data {}, ZeRO {}", plan.data, static_cast<int>(plan.sharding));
 }
 
+std::string step_time_text(double seconds, double least, double most) {
+  return fmt::format("{} ({} to {} in four cases of five)", duration_text(seconds),
+                     duration_text(least), duration_text(most));
+}
+
+std::string fit_text(Bytes gpu_memory, double bytes, bool surely_not, const std::string& where) {
+  const auto has = static_cast<double>(gpu_memory.value);
+  if (bytes <= has)
+    return fmt::format("fits {}, {} are left", bytes_text(has), bytes_text(has - bytes));
+  const std::string missing =
+      fmt::format("{}: {} too much on {}", bytes_text(has), bytes_text(bytes - has), where);
+  if (surely_not) return fmt::format("does not fit {}", missing);
+  return fmt::format(
+      "may not fit {}, which is within the {} by which measured peaks differ from predictions",
+      missing, percent(sim::kMemorySpread));
+}
+
 std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second) {
   return fmt::format(
       "{}: {} tokens/s; a failure every {}, a checkpoint after {} of work (best: {}; by Young {}, "

@@ -145,9 +145,7 @@ std::vector<NamedFigure> plan_description(const sim::PlanForecast& f) {
 
 std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
   std::vector<NamedFigure> out = {
-      {"step time",
-       fmt::format("{} ({} to {} in four cases of five)", duration_text(f.step.seconds),
-                   duration_text(f.least_seconds), duration_text(f.most_seconds))},
+      {"step time", step_time_text(f.step.seconds, f.least_seconds, f.most_seconds)},
       {"tokens/s", fmt::format("{}, {} per GPU", number_text(f.tokens_per_second),
                                number_text(f.tokens_per_second / f.gpus()))},
       {"samples/s", number_text(f.samples_per_second)},
@@ -161,25 +159,15 @@ std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
   return out;
 }
 
-// "fits 80 GiB, 12 GiB are left", "does not fit: …"; empty: the GPU's memory is not known.
+// What fits, and of what surely does not, what takes the most; empty: the GPU's memory is not
+// known.
 std::string plan_fit(const sim::PlanForecast& f) {
   if (!f.gpu_memory) return {};
-  const auto has = static_cast<double>(f.gpu_memory->value);
-  // Three answers, since predicted peaks are off by some percent: it fits, it may not, it surely
-  // does not.
-  const std::string missing = bytes_text(f.missing_bytes());
-  if (f.missing_bytes() == 0)
-    return fmt::format("fits {}, {} are left", bytes_text(has),
-                       bytes_text(has - f.step.memory_bytes));
+  const std::string fit = fit_text(*f.gpu_memory, f.step.memory_bytes, f.surely_too_large(),
+                                   fmt::format("stage {}", f.step.memory.stage));
+  if (!f.surely_too_large()) return fit;
   const sim::ForecastPart& most = largest(f);
-  if (!f.surely_too_large())
-    return fmt::format(
-        "may not fit {}: {} too much on stage {}, which is within the {} by which measured peaks "
-        "differ from predictions",
-        bytes_text(has), missing, f.step.memory.stage, percent(sim::kMemorySpread));
-  return fmt::format("does not fit {}: {} too much on stage {}; the most are {}, {}",
-                     bytes_text(has), missing, f.step.memory.stage, most.what,
-                     bytes_text(most.value));
+  return fmt::format("{}; the most are {}, {}", fit, most.what, bytes_text(most.value));
 }
 
 }  // namespace

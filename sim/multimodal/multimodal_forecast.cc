@@ -81,8 +81,12 @@ double PlaceMemory::total() const {
 }
 
 double MultimodalForecast::missing_bytes() const {
-  if (!plan.llm.gpu_memory) return 0;
-  return std::max(0.0, memory_bytes() - static_cast<double>(plan.llm.gpu_memory->value));
+  if (!gpu_memory) return 0;
+  return std::max(0.0, memory_bytes() - static_cast<double>(gpu_memory->value));
+}
+
+bool MultimodalForecast::surely_too_large() const {
+  return missing_bytes() > kMemorySpread * memory_bytes();
 }
 
 std::vector<std::string> MultimodalForecast::basis() const {
@@ -92,6 +96,7 @@ std::vector<std::string> MultimodalForecast::basis() const {
                       ? std::string("which is fitted to no measurement of its own")
                       : fmt::format("fitted to {} of language models: no encoder was measured",
                                     plural(calibration.fitted_on.size(), "measured row"))),
+      fmt::format("{}, all of language models", interval_basis(calibration)),
       fmt::format("data: {}, seed {}; {} drawn",
                   plan.data.manifest.empty()
                       ? std::string("the distributions of the plan")
@@ -192,6 +197,9 @@ Result<MultimodalForecast> forecast_times(const MultimodalPlan& plan,
   out.seconds = steps->seconds;
   out.shortest = steps->shortest;
   out.longest = steps->longest;
+  out.least_seconds = out.seconds / (1 + cost->spread);
+  out.most_seconds = out.seconds * (1 + cost->spread);
+  out.gpu_memory = plan.llm.gpu_memory ? plan.llm.gpu_memory : calibration.machine.per_device;
   out.pipeline_seconds = steps->pipeline_seconds;
   out.encode_seconds = steps->encode_seconds;
   out.exchange_seconds = steps->exchange_seconds;

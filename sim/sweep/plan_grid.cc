@@ -156,8 +156,7 @@ void PlanGrid::fill_towers(Row& out, PointId point, ModalityChecks& checks) cons
   out.samples_per_second = forecast->samples_per_second;
   out.memory_bytes = forecast->memory_bytes();
   out.memory_counted = true;
-  if (forecast->plan.llm.gpu_memory)
-    out.device_bytes = static_cast<double>(forecast->plan.llm.gpu_memory->value);
+  if (forecast->gpu_memory) out.device_bytes = static_cast<double>(forecast->gpu_memory->value);
   out.transformer =
       TransformerFigures{forecast->tokens_per_second / static_cast<double>(forecast->plan.gpus),
                          forecast->mfu, forecast->lost.total()};

@@ -167,10 +167,7 @@ std::vector<std::string> PlanForecast::basis() const {
   const Transformer& model = plan.model;
   const TrainingPlan& p = plan.plan;
   std::vector<std::string> out = {
-      calibration_basis(calibration),
-      fmt::format("the interval: four of five measured rows that the calibration was not fitted to "
-                  "were within {} of their prediction",
-                  percent(calibration.cost.spread)),
+      calibration_basis(calibration), interval_basis(calibration),
       calibration.cost.slow.empty()
           ? "all GPUs are equally fast; no other job uses the network; no stragglers"
           : "the kernels of the machine's slow GPUs take longer; times are of the most frequent "
@@ -212,6 +209,13 @@ std::vector<std::string> PlanForecast::basis() const {
             : "no measured step used ZeRO-1 or ZeRO-2 without overlap: they change the memory and "
               "the optimizer's time, but not the exchange");
   return out;
+}
+
+std::string interval_basis(const Calibration& calibration) {
+  return fmt::format(
+      "the interval: four of five measured rows that the calibration was not fitted to were within "
+      "{} of their prediction",
+      percent(calibration.cost.spread));
 }
 
 PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus) {

@@ -61,6 +61,9 @@ struct PlanForecast {
   std::vector<std::string> basis() const;
 };
 
+// What a calibration's interval rests on, in a sentence.
+std::string interval_basis(const Calibration& calibration);
+
 // The goodput of a job on this many GPUs.
 PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus);
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -55,6 +56,32 @@ TEST_F(SimulateTowers, SaysTimeReasonPictureAndAlternatives) {
                     HasSubstr("critical path"), HasSubstr("data.arrange: balanced"),
                     HasSubstr("as planned"), HasSubstr("of language models: no encoder")));
   cli::expect_fits_a_terminal(outcome.out);
+}
+
+// The drawn steps differ by what is in their batches alone. How far a prediction may be off is the
+// calibration's to say, and that it was never compared with a step that had an encoder.
+TEST_F(SimulateTowers, TheIntervalIsTheCalibrations) {
+  const cli::Outcome outcome = simulate({"--output", "json=" + folder_.file("out.json")});
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("in four cases of five)"), HasSubstr("drawn steps")));
+  const Json all = Json::parse(TempDir::read(folder_.file("out.json")));
+  const double seconds = all["step_time_s"];
+  const double least = all["step_time_interval_s"][0], most = all["step_time_interval_s"][1];
+  EXPECT_GT(seconds / least, 1.01);
+  EXPECT_NEAR(seconds / least, most / seconds, 1e-9);
+  EXPECT_THAT(all["rests_on"].dump(), HasSubstr("of their prediction, all of language models"));
+}
+
+// The plan does not say what a GPU has; the machine does. Just above it is an answer of its own.
+TEST_F(SimulateTowers, MemoryIsHeldAgainstTheMachines) {
+  EXPECT_THAT(simulate({}).out, HasSubstr("fits 89.4 GiB"));
+  const std::string json = "json=" + folder_.file("out.json");
+  ASSERT_EQ(simulate({"--output", json}).status, 0);
+  const double bytes = Json::parse(TempDir::read(folder_.file("out.json")))["memory"]["bytes"];
+  const auto with_memory = [&](double share) {
+    return simulate({"--set", fmt::format("gpu_memory={:.0f}MB", share * bytes / 1e6)}).out;
+  };
+  EXPECT_THAT(with_memory(0.97), HasSubstr("may not fit"));
+  EXPECT_THAT(with_memory(0.8), HasSubstr("does not fit"));
 }
 
 // Plans are told from scenarios, whatever they train.

@@ -55,15 +55,23 @@ void Table::add(std::vector<std::string> cells, RowLook look) {
   rows_.push_back({std::move(cells), std::move(look)});
 }
 
-std::string Table::text(std::size_t width, std::size_t indent) const {
-  std::vector<std::size_t> widths;
+std::vector<std::size_t> Table::widths() const {
+  std::vector<std::size_t> out;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    widths.push_back(columns_of(columns_[c].name));
-    for (const Row& row : rows_)
-      widths[c] = std::max(widths[c], columns_of(printable(row.cells[c])));
+    out.push_back(columns_of(columns_[c].name));
+    for (const Row& row : rows_) out[c] = std::max(out[c], columns_of(printable(row.cells[c])));
   }
-  std::size_t all = std::accumulate(widths.begin(), widths.end(), indent) +
-                    kBetween.size() * (columns_.size() - 1);
+  return out;
+}
+
+std::size_t Table::width() const {
+  const std::vector<std::size_t> all = widths();
+  return std::accumulate(all.begin(), all.end(), kBetween.size() * (columns_.size() - 1));
+}
+
+std::string Table::text(std::size_t width, std::size_t indent) const {
+  std::vector<std::size_t> widths = this->widths();
+  std::size_t all = indent + this->width();
   // The widest column of words loses a letter as long as the lines are too wide. Numbers are never
   // cut: a figure without its end is another one.
   for (; all > width; --all) {

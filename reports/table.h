@@ -56,6 +56,9 @@ class Table {
   void add(std::vector<std::string> cells, RowLook look = {});
   bool empty() const { return rows_.empty(); }
 
+  // Of its text, indent aside, as long as nothing is shortened.
+  std::size_t width() const;
+
   // Lines, columns two blanks apart, each line preceded by `indent` blanks; the first one has the
   // columns' names, if any has one. Where they are wider
   // than `width`, the widest columns of words or code are shortened in the middle.
@@ -77,6 +80,8 @@ class Table {
     std::vector<std::string> cells;
     RowLook look;
   };
+  std::vector<std::size_t> widths() const;  // of the columns
+
   std::vector<Column> columns_;
   std::vector<Row> rows_;
 };

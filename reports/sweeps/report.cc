@@ -28,20 +28,53 @@ constexpr std::size_t kShownReasons = 12;
 // strategy=ddp".
 constexpr std::size_t kMaxValueColumns = 6;
 
-// The rows' columns: what identifies the point, its figures, and a mark.
-Table plans_table(const Summary& summary) {
-  std::vector<std::string> values = value_heads(summary);
-  // A sweep over machines alone varies no key; its points still need a name.
-  if (values.empty() || values.size() > kMaxValueColumns) values = {"point"};
+// Whether what identifies a point is one column. A sweep over machines alone varies no key; its
+// points still need a name.
+bool joins_values(const Summary& summary) {
+  const std::size_t count = value_heads(summary).size();
+  return count == 0 || count > kMaxValueColumns;
+}
+
+// The columns of `rows`: what identifies the point, its figures, and a mark.
+Table plans_table(const Summary& summary, const std::vector<std::string>& values,
+                  const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> figures = {"step", "samples/s", "memory"};
   if (summary.transformers) figures.emplace_back("MFU");
-  return Table(columns(values, figures, {""}));
+  Table out(columns(values, figures, {""}));
+  for (const std::vector<std::string>& row : rows) out.add(row);
+  return out;
+}
+
+// The names of the varied keys in full, as options take them.
+std::vector<std::string> full_heads(const Summary& summary) {
+  std::vector<std::string> out;
+  for (const std::string& key : summary.keys) out.push_back(printable(key));
+  if (summary.several_machines) out.emplace_back("machine");
+  return out;
+}
+
+// The table in `width` columns. Where the names of the keys make it too wide, letters stand for
+// them, which the lines above it explain: names cut down to five characters say nothing.
+std::string fitted(const Summary& summary, const std::vector<std::vector<std::string>>& rows,
+                   std::size_t width) {
+  constexpr std::size_t kIndent = 2;
+  if (joins_values(summary)) return plans_table(summary, {"point"}, rows).text(width, kIndent);
+  const Table named = plans_table(summary, value_heads(summary), rows);
+  if (named.width() + kIndent <= width) return named.text(width, kIndent);
+  std::vector<std::string> letters;
+  std::string legend;
+  for (const std::string& key : full_heads(summary)) {
+    letters.emplace_back(1, static_cast<char>('a' + letters.size()));
+    legend += fmt::format("{}{}={}", legend.empty() ? "" : ", ", letters.back(), key);
+  }
+  return fmt::format("  {}\n\n{}", wrap(legend, width - kIndent, kIndent),
+                     plans_table(summary, letters, rows).text(width, kIndent));
 }
 
 std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
                                const std::string& mark) {
   std::vector<std::string> out = value_cells(summary, row);
-  if (out.empty() || out.size() > kMaxValueColumns) out = {point_text(summary, row)};
+  if (joins_values(summary)) out = {point_text(summary, row)};
   out.insert(out.end(), {duration_text(row.step_seconds), number_text(row.samples_per_second),
                          bytes_text(row.memory_bytes)});
   if (summary.transformers) out.push_back(row.transformer ? percent(row.transformer->mfu) : "");
@@ -50,17 +83,16 @@ std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
 }
 
 std::string best_text(const Summary& summary, const sim::Row& row, std::size_t width) {
-  const std::vector<std::string> heads = value_heads(summary), values = value_cells(summary, row);
+  const std::vector<std::string> heads = full_heads(summary), values = value_cells(summary, row);
   std::string out = "the best:";
   for (std::size_t i = 0; i < heads.size(); ++i)
-    out += " " + shorten_middle(fmt::format("{}={}", printable(heads[i]), printable(values[i])),
-                                width - 4);
+    out += " " + shorten_middle(fmt::format("{}={}", heads[i], values[i]), width - 4);
   return wrap(out, width, 2) + "\n";
 }
 
 std::string table_text(const Summary& summary, const sim::Ranking& ranking, std::size_t width) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
-  Table table = plans_table(summary);
+  std::vector<std::vector<std::string>> rows;
   std::size_t shown = 0, of_front = 0;
   for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
     const bool front = ranking.on_front[ranking.fitting[i]];
@@ -68,13 +100,13 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking, std:
     if (i >= kShown && !(front && of_front < kShownOfFront)) continue;
     of_front += front ? 1U : 0U;
     ++shown;
-    table.add(cells(summary, summary.rows[ranking.fitting[i]], front ? "*" : ""));
+    rows.push_back(cells(summary, summary.rows[ranking.fitting[i]], front ? "*" : ""));
   }
   // Where few plans fit, those that nearly do are what one looks at next.
   for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
-    table.add(cells(summary, summary.rows[ranking.too_large[i]], "!"));
-  std::string out = table.text(width, 2);
-  // Where the columns are too narrow for their names, the best row at least says all of them.
+    rows.push_back(cells(summary, summary.rows[ranking.too_large[i]], "!"));
+  std::string out = fitted(summary, rows, width);
+  // Where columns are too narrow for their values, the best row at least says all of them.
   if (!ranking.fitting.empty() && out.find("..") != std::string::npos)
     out = fmt::format("{}\n{}", best_text(summary, summary.rows[ranking.fitting.front()], width),
                       out);

@@ -109,6 +109,21 @@ TEST(SweepText, CutsNoValueWhereTheTerminalIsWide) {
   EXPECT_THAT(narrow, HasSubstr("the best:")) << narrow;
 }
 
+// Names of keys are longer than most of their values. Cut down to a few characters they would not
+// be known again.
+TEST(SweepText, LettersStandForLongNames) {
+  reports::Summary s = small_sweep();
+  s.keys = {"llm.pipeline.stages", "encoders.0.tensor", "encoders.1.tensor", "llm.recompute"};
+  for (Row& row : s.rows)
+    row.values = {{s.keys[0], 4}, {s.keys[1], 2}, {s.keys[2], 1}, {s.keys[3], "selective"}};
+  const std::string narrow = reports::sweep_text(s, 60), wide = reports::sweep_text(s, 100);
+  EXPECT_THAT(narrow, AllOf(HasSubstr("a=llm.pipeline.stages, b=encoders.0.tensor"),
+                            HasSubstr("d=llm.recompute"), HasSubstr("  a  b  c  d "),
+                            HasSubstr("\n  4  2  1  selective "), Not(HasSubstr("the best:"))))
+      << narrow;
+  EXPECT_THAT(wide, AllOf(HasSubstr("  stages  "), Not(HasSubstr("a=")))) << wide;
+}
+
 TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
   reports::Summary s = small_sweep();
   s.rows.clear();

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kAlignedCalls = 64;  // calls that are aligned
 constexpr std::size_t kShownBefore = 2, kShownBehind = 2;
+constexpr std::size_t kProgramColumns = 56;  // of the name that a program gives itself
 
 std::string paragraph(const std::string& text, std::size_t width) {
   return fmt::format("  {}\n", wrap(text, width - 2, 4));
@@ -32,7 +33,9 @@ std::string product_headline(const verify::ProductModel& model,
   std::string verdict(verify::to_string(decision.verdict));
   for (char& c : verdict) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const std::string program =
-      spec.program.empty() ? "" : fmt::format("{}, ", shorten_middle(printable(spec.program), 40));
+      spec.program.empty()
+          ? ""
+          : fmt::format("{}, ", shorten_middle(printable(spec.program), kProgramColumns));
   return fmt::format("{}: {}{}, {}, {}", verdict, program, plural(spec.world_size, "rank"),
                      plural(spec.conditions.size(), "condition"),
                      spec.only_steps ? plural(*spec.only_steps, "step") : "any number of steps");

@@ -54,6 +54,9 @@ TEST(ProductText, FitsTheTerminal) {
   SmallProduct p(4);
   p.condition("image", "A:image A:text");
   p.condition("text", "A:text");
+  p.spec.program = "DDP that skips unused buckets on one rank of all of them";
+  EXPECT_THAT(text_of(p), HasSubstr("DIVERGES: " + p.spec.program + ","));
+  p.spec.program += std::string(100, 'x');
   for (const std::size_t width : {60U, 100U}) {
     std::istringstream lines(text_of(p, width));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << line;

@@ -232,6 +232,19 @@ TEST(TextReport, ConsequencesAreBrief) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 20);
 }
 
+// Two groups of ranks that wait for each other need four lines.
+TEST(TextReport, ADeadlockOfTwoGroupsIsWholeInText) {
+  verify::Report report = report_of_ranks(2);
+  verify::Finding finding = text_only_rank();
+  finding.consequences[0].message =
+      "ranks 0, 2 wait in all_reduce(logit_scale) (call 50 of group image_branch, step 2, "
+      "manual.cc:59) for ranks 1, 3; ranks 1, 3 wait in all_reduce(text.token.weight) (call 62 of "
+      "group text_branch, step 2, manual.cc:59) for ranks 0, 2";
+  report.findings = {finding};
+  EXPECT_NE(text_report(report, inline_run({})).find(" for ranks 0, 2 (deadlock)\n"),
+            std::string::npos);
+}
+
 TEST(TextReport, NamesALongFolderOnce) {
   const std::string folder = "/mnt/shared/alice/projects/llm/src/";
   verify::Report report = report_of_ranks(3);

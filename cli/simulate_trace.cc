@@ -18,6 +18,7 @@
 #include "reports/findings/finding_words.h"
 #include "reports/forecasts/simulated_job.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/host_times.h"
 #include "sim/engine/recorded_calls.h"
 #include "sim/engine/to_run.h"
 #include "sim/machine/machine.h"
@@ -49,8 +50,9 @@ On a machine with a `network`, calls share its links: two calls over one uplink
 slow each other down. See docs/simulate-networks.md.
 
 The simulation takes durations from the traces: those of kernels, of the host's
-work between them, of `span` lines, and of calls with --recorded-calls. It
-computes when each of them happens. Ranks that do the same are simulated once.
+work between them, of `span` lines, of what a rank on Gloo or MPI did between
+its calls, and of calls with --recorded-calls. It computes when each of them
+happens. Ranks that do the same are simulated once.
 
 Exit status: 0 the job ends; 1 it hangs, and the report says why; 2 bad usage,
 or traces that cannot be simulated.)";
@@ -166,14 +168,16 @@ std::vector<std::string> unused_records(const trace::Run& run) {
   return out;
 }
 
-// The times that the recording itself holds.
-reports::Recorded recorded_by(const trace::Run& run) {
+// The times that the recording itself holds. `hosts`: ranks whose host has work.
+reports::Recorded recorded_by(const trace::Run& run, const std::vector<trace::Rank>& hosts) {
   reports::Recorded out;
   out.notes = unused_records(run);
   std::vector<trace::Rank> without;
   for (const trace::RankTrace& trace : run.ranks) {
-    // A recording without kernels lacks most of the time that the job took.
-    const auto time = has_streams(trace) ? sim::recorded_time(trace) : std::nullopt;
+    // A recording without any work lacks most of the time that the job took.
+    const bool whole =
+        has_streams(trace) || std::binary_search(hosts.begin(), hosts.end(), trace.rank);
+    const auto time = whole ? sim::recorded_time(trace) : std::nullopt;
     if (time) out.ranks.emplace(trace.rank.value, *time);
     if (trace.spans.empty()) without.push_back(trace.rank);
   }
@@ -237,7 +241,8 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
       return reports::fail(Error{fmt::format("--slow: there is no rank {}", slow.first),
                                  {},
                                  fmt::format("the job has {}", plural(run->world_size, "rank"))});
-  reports::Recorded recorded = recorded_by(*run);
+  const std::vector<trace::Rank> hosts = sim::add_host_times(*run);
+  reports::Recorded recorded = recorded_by(*run, hosts);
   // With `cores`, the ranks' work shares processors, and a kernel has none to share.
   if (machine->cores && std::any_of(run->ranks.begin(), run->ranks.end(), has_streams))
     return reports::fail(

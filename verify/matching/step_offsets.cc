@@ -29,13 +29,18 @@ class GroupSteps {
       : context_(context), group_(group) {}
 
   // Whether the classes' steps can be compared: streams of equal length that begin with the same
-  // step.
+  // step. Calls before the first step, as a broadcast of the parameters, have none.
   bool comparable() const {
     if (!group_.comparable || group_.classes.size() < 2) return false;
     const std::size_t length = stream(0).calls.size();
-    if (length == 0 || step(0, 0) == trace::kNone) return false;
-    for (std::size_t c = 0; c < group_.classes.size(); ++c)
-      if (stream(c).calls.size() != length || step(c, 0) != step(0, 0)) return false;
+    std::size_t first = 0;
+    while (first < length && step(0, first) == trace::kNone) ++first;
+    if (first == length) return false;
+    for (std::size_t c = 0; c < group_.classes.size(); ++c) {
+      if (stream(c).calls.size() != length) return false;
+      for (std::size_t i = 0; i <= first; ++i)
+        if (step(c, i) != step(0, i)) return false;
+    }
     return true;
   }
 
@@ -72,7 +77,8 @@ class GroupSteps {
   // which it issues none included: parameters may be averaged every few steps.
   bool keeps_count(std::size_t c, std::int32_t step_asked) const {
     std::map<std::int32_t, std::size_t> calls_in;
-    for (std::size_t i = 0; i < stream(c).calls.size(); ++i) ++calls_in[step(c, i)];
+    for (std::size_t i = 0; i < stream(c).calls.size(); ++i)
+      if (step(c, i) != trace::kNone) ++calls_in[step(c, i)];
     const auto span = std::int64_t{calls_in.rbegin()->first} - calls_in.begin()->first + 1;
     const std::size_t steps = std::max(calls_in.size(), static_cast<std::size_t>(span));
     const auto asked = calls_in.find(step_asked);
@@ -107,10 +113,10 @@ class GroupSteps {
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
   // The first of consecutive calls that all differ in their step and span more than one step, or
-  // that one class made after calls of other groups and the other class before them, or that differ
-  // at fewer than half of the changes from step to step, or only where the batch of the rank ahead
-  // lacked a modality; the number of calls where there are none. Labels that are late by one call
-  // do not count: those are late every time.
+  // that come from different lines of the program, or that one class made after calls of other
+  // groups and the other class before them, or that differ at fewer than half of the changes from
+  // step to step, or only where the batch of the rank ahead lacked a modality; the number of calls
+  // where there are none. Labels that are late by one call do not count: those are late every time.
   //
   //   a  1 1 1 2 2 2 3 3 3        b is late by a call in each step
   //   b  1 1 1 1 2 2 2 3 3
@@ -133,14 +139,15 @@ class GroupSteps {
              (step(a, to) < step(b, to)) == (step(a, from) < step(b, from))) {
         ++to;
       }
-      if (spans_step(a, from, to) || is_moved(a, b, from, to)) return from;
+      if (spans_step(a, from, to) || are_of_other_lines(a, b, from) || is_moved(a, b, from, to))
+        return from;
       if (short_runs++ == 0) first_short = from;
       always_lacks = always_lacks && lacks_modality(a, b, from);
       from = to - 1;
     }
     std::size_t changes = 0;
     for (std::size_t i = 1; i < calls; ++i)
-      if (step(a, i) != step(a, i - 1)) ++changes;
+      if (step(a, i - 1) != trace::kNone && step(a, i) != step(a, i - 1)) ++changes;
     const bool seldom = 2 * short_runs < changes && changes - short_runs >= 2;
     return seldom || always_lacks ? first_short : calls;
   }
@@ -153,6 +160,14 @@ class GroupSteps {
   // of each step. A step of a single call cannot be told from such a label.)
   bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
     return step(c, from) != step(c, to - 1);
+  }
+
+  // Whether the two classes make their call `i` from different lines: then it is another call, and
+  // no label that is late.
+  bool are_of_other_lines(std::size_t a, std::size_t b, std::size_t i) const {
+    const trace::StringId one = context_.call(call(a, i)).at;
+    const trace::StringId other = context_.call(call(b, i)).at;
+    return one.value != 0 && other.value != 0 && one != other;
   }
 
   // Whether one class makes the calls [from, to) after calls of other groups that the other class

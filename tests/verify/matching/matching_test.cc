@@ -587,6 +587,40 @@ TEST(Matching, ACallMadeUpForAfterThoseOfAnotherGroup) {
             "verdict clean");
 }
 
+// Calls before the first step have none, as a broadcast of the parameters.
+TEST(Matching, StepsAreComparedAfterCallsThatHaveNone) {
+  const auto calls = [](const std::vector<int>& in_step) {
+    std::string out = "group dp 0,1,2; broadcast n=9 root=0; ";
+    for (std::size_t s = 0; s < in_step.size(); ++s) {
+      const std::string step = " step=" + std::to_string(s) + "; ";
+      for (int i = 0; i < in_step[s]; ++i) out += "all_reduce n=4" + step;
+      out += "all_reduce g=dp n=8" + step;
+    }
+    return out + "clean";
+  };
+  EXPECT_EQ(judge({calls({1, 1, 1}), calls({1, 0, 2}), calls({1, 1, 1})}),
+            "step-mismatch warning observed culprits=1 group=world seq=2 step=1\nverdict findings");
+  EXPECT_EQ(judge({calls({1, 1, 1}), calls({1, 1, 1}), calls({1, 1, 1})}), "verdict clean");
+}
+
+// Calls of other steps from other lines are no labels that are late.
+TEST(Matching, LinesShowThatACallIsOfAnotherStep) {
+  const auto calls = [](const std::vector<std::string>& steps) {
+    std::string out;
+    for (std::size_t s = 0; s < steps.size(); ++s)
+      for (const char line : steps[s])
+        out += fmt::format("all_reduce n=4 at=model.py:{} step={}; ", line, s);
+    return out + "clean";
+  };
+  const std::string usual = calls({"44", "46", "46"});
+  EXPECT_EQ(judge({usual, calls({"44", "4", "446"}), usual}),
+            "step-mismatch warning observed culprits=1 group=world seq=3 step=1\nverdict findings");
+  // Its label is late, and the line is the same.
+  EXPECT_EQ(
+      judge({calls({"44", "44", "44"}), calls({"44", "4", "444"}), calls({"44", "44", "44"})}),
+      "verdict clean");
+}
+
 // Of calls whose parameters are not recorded nobody knows what was meant.
 TEST(Matching, AStepLeftOutOfUnnamedCallsIsAWarning) {
   const auto calls = [](const std::vector<int>& steps) {

@@ -11,10 +11,13 @@
 
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
+#include "verify/blocking/passed_by.h"
 #include "verify/blocking/program_divergence.h"
 #include "verify/blocking/stalls.h"
+#include "verify/blocking/unanswered.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
+#include "verify/matching/matching.h"
 #include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
@@ -87,6 +90,40 @@ std::string may_be_in_unknown_message(const Context& context, const WaitCause& w
   return "";
 }
 
+// The call of a wait in which the ranks of the odd program wait, where it is the very one by which
+// they diverge from most ranks of their kind, which made another call there. Null: there is none.
+const WaitPoint* in_odd_call(const Context& context, const WaitCause& wait, const OddProgram& odd) {
+  if (!odd.by_numbers || odd.kind == OddProgram::Kind::swapped) return nullptr;
+  for (const std::size_t p : wait.points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group != WaitPoint::kPointToPoint && point.waiting == odd.deviants &&
+        point.waiting.size() < point.missing.size() &&
+        context.where.positions[point.waiting[0]].waiting_in() == odd.index) {
+      return &point;
+    }
+  }
+  return nullptr;
+}
+
+// Explains a wait for ranks of which nothing shows in which call they hang, where the calls show
+// all the same what keeps them: some went past the call in which others wait, a rank waits in a
+// call that most ranks of its kind did not make, or it left out a message that its peer posted.
+std::optional<Cause> told_by_the_calls(const Context& context, const WaitCause& wait) {
+  if (!passed_by_deviations(context, wait).empty()) return explain_wait(context, wait);
+  const OddProgram* const odd = context.odd_program;
+  if (odd == nullptr) return std::nullopt;
+  std::optional<Cause> cause;
+  if (const WaitPoint* const point = in_odd_call(context, wait, *odd)) {
+    Deviation extra = missing_at(context, *point, point->missing);
+    turn_around(extra);
+    cause = explain_deviation(context, extra);
+  } else if (is_missed_by_peers(context, *odd)) {
+    cause = explain_odd_program(context, *odd);
+  }
+  if (cause) cause->finding.consequences.push_back(wait_consequence(context, wait));
+  return cause;
+}
+
 }  // namespace
 
 void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
@@ -120,8 +157,14 @@ void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& c
                       wait_consequence(context, wait).message));
       continue;
     }
-    if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
-      questions.undecided.push_back(std::move(why));
+    if (std::string why = may_be_in_newest_call(context, wait);
+        !why.empty() && !causes.explain(wait)) {
+      if (!causes.empty()) continue;  // they hang in calls that follow from the cause
+      if (std::optional<Cause> told = told_by_the_calls(context, wait)) {
+        causes.add(std::move(*told));
+      } else {
+        questions.undecided.push_back(std::move(why));
+      }
       continue;
     }
     if (std::string why = may_be_in_unknown_message(context, wait); !why.empty()) {

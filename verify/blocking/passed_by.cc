@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "verify/blocking/stalls.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
@@ -61,6 +62,41 @@ bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Ca
   const std::vector<std::uint32_t> next =
       usual_calls(context.run, context.agreement, {rank, newest + 1});
   return !next.empty() && !has(newest) && has(next[0] - 1);
+}
+
+// Whether the rank made a whole round of calls since the place of the call in which others wait at
+// `point`: a collective that it shares with one of them, which that one made after the call, and
+// then the same collective once more. In whatever order the two make the calls of a round, the call
+// is not still to come. Only where nothing but the issue of calls was recorded: otherwise
+// completions show it better.
+//
+//   waits     reduce | barrier  reduce | reduce | reduce
+//   the rank  reduce |          reduce | reduce | reduce
+bool went_a_round_past(const Context& context, std::uint32_t rank, const WaitPoint& point) {
+  if (!issued_alone(context)) return false;
+  // A replay that takes devices to be slower than they were may not let the rank come to the call.
+  const Stream* const its_calls = stream_of(context.groups[point.group], rank);
+  if (its_calls == nullptr || its_calls->calls.size() > point.instance) return false;
+  const CallRef waited = waiting_call(context, point.waiting[0]);
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  return std::any_of(context.groups.begin(), context.groups.end(), [&](const GroupStreams& group) {
+    const Stream* const theirs = stream_of(group, waited.rank);
+    const Stream* const own = stream_of(group, rank);
+    if (theirs == nullptr || own == nullptr || !group.comparable) return false;
+    const auto after = static_cast<std::size_t>(
+        std::upper_bound(theirs->calls.begin(), theirs->calls.end(), waited.call) -
+        theirs->calls.begin());
+    if (after >= std::min(theirs->calls.size(), own->calls.size())) return false;
+    const trace::Call& first = calls[own->calls[after]];
+    bool any_between = false;  // equal calls in a row are no rounds
+    for (std::size_t c = own->calls[after] + std::size_t{1}; c < calls.size(); ++c) {
+      if (!is_same_of_program(context.agreement, calls[c], first))
+        any_between = true;
+      else if (any_between)
+        return true;
+    }
+    return false;
+  });
 }
 
 // Whether the rank and ranks that wait at `point` wait for each other: some of them never issued
@@ -125,7 +161,12 @@ std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCa
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group == WaitPoint::kPointToPoint) continue;
     std::vector<std::uint32_t> deviants;
-    for (const std::uint32_t r : point.missing) {
+    // Where one of them went on for a round, the others do not come to the call either.
+    if (std::any_of(point.missing.begin(), point.missing.end(),
+                    [&](std::uint32_t r) { return went_a_round_past(context, r, point); })) {
+      deviants = point.missing;
+    }
+    for (const std::uint32_t r : deviants.empty() ? point.missing : std::vector<std::uint32_t>()) {
       // A victim has just not got that far.
       const bool root = std::binary_search(wait.roots.begin(), wait.roots.end(), r);
       if (root && passed_by(context, wait, r, point)) deviants.push_back(r);

@@ -172,6 +172,28 @@ std::optional<Cause> explain_odd_program(const Context& context, const OddProgra
   return out;
 }
 
+bool is_missed_by_peers(const Context& context, const OddProgram& odd) {
+  if (!odd.is_certain || odd.kind != Kind::missing) return false;
+  const trace::Call& usual = context.call({odd.usual, odd.index});
+  const trace::Op op = context.run.tables.op(usual);
+  if (op != trace::Op::send && op != trace::Op::recv) return false;
+  const trace::Op other = op == trace::Op::send ? trace::Op::recv : trace::Op::send;
+  // The messages of an operation with a peer among the first calls of a rank.
+  const auto count = [&](const trace::RankTrace& trace, std::size_t end, trace::Op of,
+                         trace::Rank peer) {
+    return std::count_if(
+        trace.calls.begin(), trace.calls.begin() + static_cast<std::ptrdiff_t>(end),
+        [&](const trace::Call& c) { return c.peer == peer && context.run.tables.op(c) == of; });
+  };
+  return std::all_of(odd.deviants.begin(), odd.deviants.end(), [&](std::uint32_t r) {
+    const trace::RankTrace& own = context.run.ranks[r];
+    const auto peer = corresponding_peer(context.run, r, odd.usual, usual);
+    const trace::RankTrace* const theirs = peer ? context.run.find(*peer) : nullptr;
+    return theirs != nullptr &&
+           count(*theirs, theirs->calls.size(), other, own.rank) > count(own, odd.index, op, *peer);
+  });
+}
+
 bool is_odd_program_of_others(const Context& context, const std::vector<std::uint32_t>& deviants,
                               const std::vector<std::uint32_t>& others, std::uint32_t index) {
   const OddProgram* const odd = context.odd_program;

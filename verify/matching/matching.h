@@ -24,6 +24,11 @@ std::optional<Cause> check_thread_order(const Context& context, std::size_t grou
 // not known to which call of theirs it corresponds. O(calls).
 std::optional<Cause> explain_odd_program(const Context& context, const OddProgram& odd);
 
+// Whether the ranks left out a message that their peers did post: with the messages that follow,
+// the peers posted more of the other side than they had up to there. Where both sides of a message
+// lack it, nobody misses it. O(calls of these ranks and their peers).
+bool is_missed_by_peers(const Context& context, const OddProgram& odd);
+
 // Whether `deviants` and `others`, members of one group, differ because all the others are ranks of
 // the job's odd program: these left out, or added, calls before call `index` of a deviant, which
 // paired with calls of the same form. Then the group's numbers mislead.

@@ -64,7 +64,9 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
     return repeats && run == Usual::unknown ? Fault::unknown : Fault::missing;
   if (usual == Usual::no) {
     // A rank whose program finished did not begin a new part of it.
-    const bool new_part = !others_finished && !goes_on_as_usual(context, waiting);
+    const bool new_part =
+        !others_finished && (!goes_on_as_usual(context, waiting) ||
+                             may_begin_new_part(context.run, context.agreement, waiting));
     return made_before || new_part ? Fault::unknown : Fault::extra;
   }
   if (repeats) return Fault::unknown;

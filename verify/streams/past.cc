@@ -482,10 +482,11 @@ std::uint32_t calls_in_run_before(const trace::Run& run, Agreement& agreement, C
   return call.call - i;
 }
 
-// From `first` on, up to the call in question, each call equals the one `period` calls later.
+// From `first` on, up to the call in question, each call equals the one a round later.
 struct Repetition {
-  std::uint32_t period = 0;
+  std::uint32_t period = 0;  // calls in a round
   std::uint32_t first = 0;
+  std::uint32_t calls = 0;  // from `first` on, without those that came once
 };
 
 // The repetition that predicts the call. Nothing if the past predicts no call here, or others too:
@@ -498,12 +499,29 @@ std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& ag
     return std::nullopt;
   }
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  Repetition out{context->back, call.call - context->back};
-  while (out.first > 0 && call.call - out.first < kHistory &&
-         is_same_of_program(agreement, calls[out.first - 1], calls[out.first - 1 + out.period]) &&
-         begins_step(calls, out.first - 1) == begins_step(calls, out.first - 1 + out.period)) {
-    --out.first;
+  // A first checkpoint between two rounds belongs to neither.
+  std::uint32_t once = 0;
+  const auto came_once = [&](std::uint32_t index) {
+    if (once == kMaxNewCalls) return false;
+    for (std::uint32_t i = 0; i <= call.call; ++i)
+      if (i != index && is_same_of_program(agreement, calls[i], calls[index])) return false;
+    return true;
+  };
+  Repetition out{context->back, call.call - context->back, 0};
+  while (out.first > 0 && call.call - out.first < kHistory) {
+    const std::uint32_t earlier = out.first - 1;
+    const std::uint32_t later = earlier + out.period;
+    if (is_same_of_program(agreement, calls[earlier], calls[later]) &&
+        begins_step(calls, earlier) == begins_step(calls, later)) {
+      --out.first;
+    } else if (out.period > 1 && came_once(later)) {
+      --out.period;
+      ++once;
+    } else {
+      break;
+    }
   }
+  out.calls = call.call - out.first - once;
   return out;
 }
 
@@ -514,16 +532,53 @@ bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) 
   const auto repetition = repetition_before(run, agreement, call);
   if (!repetition) return false;
   // A call or two may be alike at the end of a first round that has an order of its own.
-  const std::uint32_t repeated = call.call - repetition->first - repetition->period;
-  return 2 * repeated >= repetition->period &&
-         (call.call - repetition->first) % repetition->period != 0;
+  const std::uint32_t repeated = repetition->calls - repetition->period;
+  return 2 * repeated >= repetition->period && repetition->calls % repetition->period != 0;
+}
+
+bool may_begin_new_part(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  if (call.call >= calls.size() || mixes_threads(run.ranks[call.rank], call.call)) return false;
+  // The same call from another line is no other part: it may be made twice.
+  const trace::Call& now = calls[call.call];
+  const auto alike = [&](const trace::Call& c) {
+    return c.group == now.group && c.what == now.what && c.peer == now.peer &&
+           agreement.agree(c.signature, now.signature);
+  };
+  if (std::any_of(calls.begin(), calls.begin() + call.call, alike)) return false;
+  const auto usual = usual_call(run, agreement, call);
+  if (!usual) return false;
+  // Nor is one that differs from the usual call in its size alone.
+  if (calls[*usual].group == now.group && run.tables.op(calls[*usual]) == run.tables.op(now))
+    return false;
+  // What goes on within the round came in place of its first call.
+  std::uint32_t next = call.call + 1;
+  while (next < calls.size() && next - call.call < kMaxNewCalls && is_new(agreement, calls, next))
+    ++next;
+  if (next < calls.size() && !is_same_of_program(agreement, calls[next], calls[*usual]))
+    return false;
+  // A rank that goes on as before made a call too many, unless it makes the call again. Where it
+  // blocks, only a barrier may be of a checkpoint: what carries data and is new is mostly a metric,
+  // under "if rank == 0".
+  const bool comes_again = std::any_of(calls.begin() + next, calls.end(), alike);
+  if (!comes_again && (next < calls.size() || run.tables.op(now) != trace::Op::barrier))
+    return false;
+  const bool has_steps = calls[*usual].step != trace::kNone;
+  if (has_steps && begins_step(calls, *usual)) return true;
+  const std::uint32_t period = call.call - *usual;
+  std::uint32_t first = *usual;
+  while (first > 0 && call.call - first < kHistory &&
+         is_same_of_program(agreement, calls[first - 1], calls[first - 1 + period])) {
+    --first;
+  }
+  return !has_steps && period > 1 && (call.call - first) % period == 0;
 }
 
 bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call) {
   const auto repetition = repetition_before(run, agreement, call);
   if (!repetition || repetition->first == 0) return false;
-  const auto [period, first] = *repetition;
-  if (call.call - first >= 2 * period) return false;
+  const auto [period, first, repeated] = *repetition;
+  if (repeated >= 2 * period) return false;
   // A call that is made once (at initialisation or a checkpoint) does not belong to the rounds.
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const auto form = [&](std::uint32_t i) -> const trace::Signature& {

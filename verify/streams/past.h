@@ -118,6 +118,15 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
 // False where no such call came before. O(4096 · 64) comparisons at most.
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Whether a part of the program may begin with this call that it did not come to before, such as
+// its first checkpoint: the rank never made such a call, and as far as its past shows it comes
+// after a whole round. Then the past does not show whether it belongs there.
+//
+//   i | a b | a b | c
+//
+// O(4096 · 64) comparisons at most.
+bool may_begin_new_part(const trace::Run& run, Agreement& agreement, CallRef call);
+
 // Whether earlier rounds differed, so that is_within_round() says little about a program that
 // ended: generated texts have different lengths, and objects that are sent have different sizes.
 //

@@ -344,13 +344,19 @@ std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreemen
   if (part_at_end_of_varying_loop(run, agreement, first, second)) return std::nullopt;
   // From strong evidence to weak: what the rank did at this point in all its other rounds, in its
   // earlier rounds, how often in a row, and what preceded such calls otherwise.
+  constexpr std::pair kNothing(Usual::unknown, Usual::unknown);
+  // Other rounds go on with the next one where the first checkpoint was to come.
+  const bool new_part =
+      may_begin_new_part(run, agreement, first) || may_begin_new_part(run, agreement, second);
   const auto by_earlier_rounds = [&] {
-    return are_both_usual(run, agreement, first, second)
-               ? std::pair(Usual::unknown, Usual::unknown)
+    return new_part || are_both_usual(run, agreement, first, second)
+               ? kNothing
                : std::pair(is_usual(run, agreement, first), is_usual(run, agreement, second));
   };
   const std::pair<Usual, Usual> judgements[] = {
-      {is_usual_anywhere(run, agreement, first), is_usual_anywhere(run, agreement, second)},
+      new_part ? kNothing
+               : std::pair(is_usual_anywhere(run, agreement, first),
+                           is_usual_anywhere(run, agreement, second)),
       by_earlier_rounds(),
       {is_run_usual(run, agreement, first), is_run_usual(run, agreement, second)},
       {usually_precedes(run, agreement, first), usually_precedes(run, agreement, second)}};

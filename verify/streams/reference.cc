@@ -75,7 +75,8 @@ class Choice {
     by_habit_ = true;
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
     const bool loop_varies = do_counts_vary(first, second);
-    if (!loop_varies &&
+    const bool new_part = may_be_skip && (may_begin_new_part(first) || may_begin_new_part(second));
+    if (!loop_varies && !new_part &&
         !are_both_usual(at_.run(), at_.agreement(), at_.next_call(first), at_.next_call(second))) {
       if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
     }
@@ -110,8 +111,8 @@ class Choice {
     // out.
     const bool are_two_calls =
         !other_operations && (in_other_steps || come_from_other_lines(first, second));
-    if (may_differ_in_commonness(first, second) && !are_two_calls && !comes_next(first, second) &&
-        !comes_next(second, first)) {
+    if (!new_part && may_differ_in_commonness(first, second) && !are_two_calls &&
+        !comes_next(first, second) && !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {
             return is_of_common_form(c) &&
                    (!other_operations || (at_.was_made_before(c) && !is_from_new_line(c)));
@@ -233,6 +234,10 @@ class Choice {
     return *std::min_element(largest_.begin(), largest_.end(), [&](std::size_t a, std::size_t b) {
       return at_.ranks(parties_[a])[0] < at_.ranks(parties_[b])[0];
     });
+  }
+
+  bool may_begin_new_part(std::size_t cursor) const {
+    return verify::may_begin_new_part(at_.run(), at_.agreement(), at_.next_call(cursor));
   }
 
   // Whether a call like the cursor's next one comes later. Of two operations not directly after it:

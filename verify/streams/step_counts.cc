@@ -44,6 +44,8 @@ std::optional<StepCounts> counts_of(const trace::Run& run, Agreement& agreement,
     out.calls.erase(partial);
     if (partial == step) out.is_whole = false;
   };
+  // Nor does a step to which it did not come show how many calls it makes in it.
+  if (last < step) out.is_whole = false;
   if (trace.end != trace::End::clean) may_lack(last);
   if (!is_known_from_its_start(trace)) may_lack(first);
   return out;

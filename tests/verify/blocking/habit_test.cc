@@ -401,5 +401,32 @@ TEST(Habit, AnotherLineIsAnotherCallAndNotARarerForm) {
   EXPECT_THAT(job("a.py:7"), Not(HasSubstr("culprits=1")));
 }
 
+// A first barrier after a round may be of a checkpoint, that the other one of two leaves out. What
+// its later rounds hold tells, or its peer's round.
+TEST(Habit, OfTwoAFirstBarrierAfterARoundIsNotTooMany) {
+  const std::string head = "backend nccl; group tp 0,1; broadcast n=9 root=0; ";
+  const std::string round = "all_reduce g=tp n=4; all_reduce g=tp n=6; all_reduce n=1; ";
+  const std::string open =
+      "all_reduce g=tp n=4 open; all_reduce g=tp n=6 open; all_reduce n=1 open; ";
+  EXPECT_THAT(
+      judge({head + round + round + "barrier open; hung", head + round + round + open + "hung"}),
+      Not(HasSubstr("culprits=")));
+  // It comes again: rank 1 left out the first one.
+  const std::string barrier = "barrier open; ";
+  EXPECT_THAT(judge({head + round + round + barrier + repeated(open + open + barrier, 2) + "hung",
+                     head + round + round + repeated(open + open + barrier, 2) + "hung"}),
+              Not(HasSubstr("culprits=0")));
+  // Within a round it belongs to none.
+  const std::string half = "all_reduce g=tp n=4; ";
+  const std::string rest = "all_reduce g=tp n=6 open; all_reduce n=1 open; ";
+  EXPECT_THAT(judge({head + round + round + half + barrier + "hung",
+                     head + round + round + half + rest + "hung"}),
+              HasSubstr("culprits=0"));
+  // A metric of its own, after which the rank goes on as before, is one too many.
+  EXPECT_THAT(judge({head + round + round + "all_reduce n=7 open; " + open + "hung",
+                     head + round + round + open + "hung"}),
+              HasSubstr("culprits=0"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -155,6 +155,17 @@ bool went_on_alone(const Context& context, CallRef waiting) {
   return !is_within(context, waiting) && lack_different_calls(context, waiting.rank);
 }
 
+// Whether the ranks that lack the call broke with their past before it, where their programs
+// diverged from that of a waiting rank: they left out a call of the group there, and what followed
+// paired with calls of equal form.
+bool left_out_before(const Context& context, const WaitPoint& point) {
+  const std::uint32_t waiting = point.waiting[0];
+  const auto most =
+      most_broke_with_the_past(context.run, context.agreement, waiting, point.missing[0]);
+  return most && most->usual == waiting &&
+         calls_in(context.run, waiting, most->index, context.groups[point.group].group);
+}
+
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
 // The call's group decides, where those count that issued the call, too, and wait before it. On a
 // tie the programs of other groups' ranks do, or those of the two themselves, and where these show
@@ -177,7 +188,9 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitC
       return stream.calls.size() > point.instance;
     });
     // Programs end with a round, so that a majority that ends within one left out its rest.
-    if (issued < done) return goes_on || (!within_round && !is_missing_by_most(context, point));
+    if (issued < done)
+      return goes_on || (!within_round && !is_missing_by_most(context, point) &&
+                         !left_out_before(context, point));
     if (issued != done) return false;
     // Ranks of other groups may have finished because they made the call in question.
     const auto go_on =

@@ -200,7 +200,7 @@ class LeftOut {
         if (common_start(at_.run(), at_.agreement(), call.rank, got.rank)) {
           const auto diverged = at_.diverged_between(at_.position(few_), other);
           if (!diverged) {
-            expected |= own_past_expects(call, got);
+            expected |= own_past_expects(call, got) || parted_before(call, got.rank);
             continue;
           }
           call.call = got.call = *diverged;
@@ -227,6 +227,21 @@ class LeftOut {
            is_usual(run, at_.agreement(), got) == Usual::no &&
            is_same_of_program(at_.agreement(), run.ranks[got.rank].calls[*usual],
                               run.ranks[call.rank].calls[call.call]);
+  }
+
+  // Whether the rank, where its program and that of the few diverged before this call, broke with
+  // its past and left out a call of this group, too. What followed paired with calls of equal form:
+  //
+  //   few    x a | x a b | x a | x a b
+  //   most   x a | x a b | x   | x a b       a pairs with a, and then b with a
+  bool parted_before(CallRef call, std::uint32_t other) const {
+    const trace::Run& run = at_.run();
+    const auto start = common_start(run, at_.agreement(), call.rank, other);
+    return start && *start < call.call && *start < run.ranks[other].calls.size() &&
+           calls_in(run, call.rank, *start, at_.group().group) &&
+           !run.tables.is_message(run.ranks[call.rank].calls[*start]) &&
+           expected_of(run, at_.agreement(), {call.rank, *start}, {other, *start}) ==
+               Expected::first;
   }
 
   // Whether the call is a message of which the rank posts now more, now fewer in a row, between two

@@ -381,5 +381,58 @@ TEST(Majority, OfManyIsNotBlamedForTheCallOfOne) {
   EXPECT_THAT(ranks(32), HasSubstr("culprits=4 "));
 }
 
+// Most left out a of the last but one step. What they make next pairs with it, and the barrier of
+// every second step seems to be one that rank 0 lacks.
+TEST(Majority, LeavesOutACallAfterWhichCallsOfEqualFormPair) {
+  const std::string head = "backend nccl; group tp 0,1; group tp2 2,3; ";
+  const auto job = [&](const std::string& tp, bool skips) {
+    const std::string layer = fmt::format("all_reduce g={} n=8", tp);
+    const std::string two = repeated(layer + "; ", 2) + "all_reduce n=1; ";
+    const std::string three = two + "barrier; ";
+    const std::string last = repeated(layer + " open; ", 2) + "all_reduce n=1 open; barrier open; ";
+    return head + two + three + two + three + repeated(layer + "; ", 2) +
+           (skips ? "" : "all_reduce n=1 open; ") + last + "hung";
+  };
+  EXPECT_THAT(judgement_of({job("tp", true), job("tp", false), job("tp2", true), job("tp2", true)}),
+              HasSubstr("missing-collective error observed culprits=0,2,3 group=world"));
+  // One left it out.
+  EXPECT_THAT(
+      judgement_of({job("tp", true), job("tp", false), job("tp2", false), job("tp2", false)}),
+      HasSubstr("culprits=0 "));
+}
+
+// Most left out line 4 of the last round, so that line 6 paired with it, and finished.
+TEST(Majority, ThatFinishedAfterCallsOfEqualFormLeftOneOut) {
+  const std::string head = "backend nccl; ";
+  const auto lines = [&](const std::string& of) {
+    std::string out = head;
+    for (const char line : of) out += fmt::format("all_reduce n=4 at=model.py:{}; ", line);
+    return out;
+  };
+  const std::string most = lines("46466") + "clean";
+  EXPECT_THAT(
+      judgement_of({most, lines("46464") + "all_reduce n=4 at=model.py:6 open; hung", most, most}),
+      HasSubstr("missing-collective error observed culprits=0,2,3"));
+  // They ended with a round: the one went on.
+  const std::string usual = lines("4646") + "clean";
+  EXPECT_THAT(judgement_of(
+                  {usual, lines("4646") + "all_reduce n=4 at=model.py:4 open; hung", usual, usual}),
+              HasSubstr("unequal-iterations error observed culprits=1"));
+}
+
+// A checkpoint that came once between two rounds belongs to neither.
+TEST(Majority, EndsWithinARoundAfterOneWithACheckpoint) {
+  const std::string head = "backend nccl; group dp 0,1,2,3; broadcast n=9 root=0; ";
+  const std::string round = "all_reduce g=dp n=4; all_reduce g=dp n=6; ";
+  const std::string past = head + round + round + "barrier; ";
+  const std::string most = past + "all_reduce g=dp n=4; clean";
+  EXPECT_THAT(judgement_of(
+                  {most, past + "all_reduce g=dp n=4; all_reduce g=dp n=6 open; hung", most, most}),
+              HasSubstr("missing-collective error observed culprits=0,2,3"));
+  const std::string whole = past + round + "clean";
+  EXPECT_THAT(judgement_of({whole, past + round + "all_reduce g=dp n=4 open; hung", whole, whole}),
+              HasSubstr("unequal-iterations error observed culprits=1"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

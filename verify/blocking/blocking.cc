@@ -289,13 +289,33 @@ bool shows_earlier(const Context& context, const WaitCause& wait, const OddProgr
 }
 
 // Whether a dump's ranks that seem to have stopped did all that their program does, and only those
-// who made a call too many before wait for another one.
+// who made calls too many before wait for them, in the last of their calls. Others may wait for
+// these.
 bool wait_alone(const Context& context, const WaitCause& wait, const OddProgram& odd,
                 const Cause& cause) {
-  return cause.finding.rule == RuleId::host_stall && is_snapshot(context.run) && odd.is_certain &&
-         odd.kind == OddProgram::Kind::extra &&
-         std::includes(odd.deviants.begin(), odd.deviants.end(), wait.victims.begin(),
-                       wait.victims.end());
+  if (cause.finding.rule != RuleId::host_stall || !is_snapshot(context.run) || !odd.is_certain ||
+      odd.kind != OddProgram::Kind::extra) {
+    return false;
+  }
+  const trace::SignatureId added = context.call({odd.deviants[0], odd.index}).signature;
+  return std::all_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (std::find_first_of(point.missing.begin(), point.missing.end(), wait.roots.begin(),
+                           wait.roots.end()) == point.missing.end()) {
+      return true;
+    }
+    // Without their calls too many they would not have come to this one.
+    const auto lacks_no_more = [&](std::uint32_t r) {
+      const Stream* const own = stream_of(context.groups[point.group], r);
+      return own != nullptr && point.instance < own->calls.size() + odd.count;
+    };
+    const trace::Call& waiting = context.call(waiting_call(context, point.waiting[0]));
+    return point.group != WaitPoint::kPointToPoint &&
+           context.agreement.agree(waiting.signature, added) &&
+           std::includes(odd.deviants.begin(), odd.deviants.end(), point.waiting.begin(),
+                         point.waiting.end()) &&
+           std::all_of(point.missing.begin(), point.missing.end(), lacks_no_more);
+  });
 }
 
 // Replaces an explanation that names other ranks than those of the job's odd program, where numbers

@@ -424,6 +424,44 @@ TEST(Snapshot, ThePartnerOfARankThatMadeACallTooManyIsNotNamed) {
 }
 
 // In a pair, one call more and one call less look the same; the other pairs tell.
+// Rank 1 reduced once too often in a first round, and stands in the last of its calls with rank 0,
+// which ended. Others wait for rank 1.
+TEST(Snapshot, NobodyIsNamedForARankThatMadeACallTooManyAlthoughOthersWaitForIt) {
+  const auto rank = [](int r, int extra, int rounds, bool waits) {
+    std::string text = header_line(r, 4, {{"backend", "nccl"}}) +
+                       group_line(fmt::format("tp{}", r / 2), {r / 2 * 2, r / 2 * 2 + 1}) +
+                       group_line(fmt::format("dp{}", r % 2), {r % 2, r % 2 + 2});
+    int id = 0;
+    const auto issue = [&](const std::string& group, int size, bool completes) {
+      text += issue_line(id, fmt::format("{}{}", group, group == "tp" ? r / 2 : r % 2),
+                         "all_reduce", {{"in", {{size}}}, {"out", {{size}}}, {"async", true}});
+      if (completes) text += event_line("complete", id);
+      ++id;
+    };
+    for (int i = 0; i < extra; ++i) issue("tp", 4, true);
+    for (int round = 0; round < rounds; ++round) {
+      const bool last = waits && round + 1 == rounds;
+      issue("tp", 4, !(last && extra > 0));
+      issue("dp", 8, !last);
+      issue("dp", 16, !last);
+    }
+    return text + end_line("hung");
+  };
+  const auto culprits = [](const std::vector<std::string>& texts) {
+    trace::Run run = run_from_text(texts);
+    for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+    const Report report = verify(run);
+    return report.findings.empty() ? std::vector<trace::Rank>{} : report.findings[0].culprits;
+  };
+  EXPECT_THAT(culprits({rank(0, 0, 3, false), rank(1, 1, 3, true), rank(2, 0, 3, false),
+                        rank(3, 0, 3, true)}),
+              ElementsAre(trace::Rank(1)));
+  // Rank 0 stopped a round before.
+  EXPECT_THAT(culprits({rank(0, 0, 2, false), rank(1, 0, 3, true), rank(2, 0, 3, true),
+                        rank(3, 0, 3, true)}),
+              ElementsAre(trace::Rank(0)));
+}
+
 TEST(Snapshot, OtherGroupsTellWhichOfAPairLeftACallOut) {
   const std::string usual = "1c1c2c2c1c1c2c2c", more = "1c1c2c2c1c1c2c2p", less = "1c1c2c2c1c2c2c";
   const Report left_out = judge_snapshot({more, less, usual, usual, usual, usual}, "all_reduce", 2);

@@ -74,9 +74,6 @@ bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Ca
 //   the rank  reduce |          reduce | reduce | reduce
 bool went_a_round_past(const Context& context, std::uint32_t rank, const WaitPoint& point) {
   if (!issued_alone(context)) return false;
-  // A replay that takes devices to be slower than they were may not let the rank come to the call.
-  const Stream* const its_calls = stream_of(context.groups[point.group], rank);
-  if (its_calls == nullptr || its_calls->calls.size() > point.instance) return false;
   const CallRef waited = waiting_call(context, point.waiting[0]);
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   return std::any_of(context.groups.begin(), context.groups.end(), [&](const GroupStreams& group) {
@@ -160,16 +157,21 @@ std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCa
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group == WaitPoint::kPointToPoint) continue;
-    std::vector<std::uint32_t> deviants;
+    // A replay that takes devices to be slower than they were does not let ranks come to calls that
+    // they did issue.
+    std::vector<std::uint32_t> deviants = point.missing;
+    std::erase_if(deviants, [&](std::uint32_t r) {
+      const Stream* const own = stream_of(context.groups[point.group], r);
+      return own != nullptr && own->calls.size() > point.instance;
+    });
     // Where one of them went on for a round, the others do not come to the call either.
-    if (std::any_of(point.missing.begin(), point.missing.end(),
-                    [&](std::uint32_t r) { return went_a_round_past(context, r, point); })) {
-      deviants = point.missing;
-    }
-    for (const std::uint32_t r : deviants.empty() ? point.missing : std::vector<std::uint32_t>()) {
+    if (std::none_of(deviants.begin(), deviants.end(),
+                     [&](std::uint32_t r) { return went_a_round_past(context, r, point); })) {
       // A victim has just not got that far.
-      const bool root = std::binary_search(wait.roots.begin(), wait.roots.end(), r);
-      if (root && passed_by(context, wait, r, point)) deviants.push_back(r);
+      std::erase_if(deviants, [&](std::uint32_t r) {
+        return !std::binary_search(wait.roots.begin(), wait.roots.end(), r) ||
+               !passed_by(context, wait, r, point);
+      });
     }
     if (deviants.empty()) continue;
     Deviation d = missing_at(context, point, std::move(deviants));

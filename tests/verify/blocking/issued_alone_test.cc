@@ -106,5 +106,29 @@ TEST(IssuedAlone, ARankThatStandsInACallOfItsOwnMadeItAlone) {
               StartsWith("extra-collective error observed culprits=0 group=world seq=1"));
 }
 
+// Rank 1 issued the last reduction of a step after the norm. In a replay of slow devices the others
+// do not come to the norm, which they did issue.
+TEST(IssuedAlone, RanksThatIssuedACallAreNotSaidToLackIt) {
+  const auto rank = [](int r, bool swaps) {
+    std::string out =
+        fmt::format("backend nccl; group dp{0} {1}; ", r / 4, r < 4 ? "0,1,2,3" : "4,5,6,7");
+    for (int step = 0; step < 4; ++step) {
+      const auto reduce = [&](int n) {
+        return fmt::format("all_reduce g=dp{} n={} step={} async open; ", r / 4, n, step);
+      };
+      const std::string norm = fmt::format("all_reduce n=1 step={} async open; ", step);
+      out += reduce(8) + (swaps && step == 1 ? norm + reduce(4) : reduce(4) + norm);
+    }
+    return out + "hung";
+  };
+  std::vector<std::string> ranks, usual;
+  for (int r = 0; r < 8; ++r) {
+    ranks.push_back(rank(r, r == 1));
+    usual.push_back(rank(r, false));
+  }
+  EXPECT_THAT(judge(ranks), StartsWith("cross-group-deadlock error observed culprits=1 "));
+  EXPECT_EQ(judge(usual), "verdict inconclusive");
+}
+
 }  // namespace
 }  // namespace lockstep::verify

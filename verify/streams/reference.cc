@@ -107,10 +107,10 @@ class Choice {
     }
     // Of two new calls of different operations, the more common one is no more right: a metric may
     // be summed or gathered. Nor is one after which comes the other one: it is not in its place.
-    // Nor of one operation one of another line or step: these are two calls, of which one was left
-    // out.
+    // Nor one of another step, nor of one operation one of another line: these are two calls, of
+    // which one was left out. That the next round begins as the one before says nothing about it.
     const bool are_two_calls =
-        !other_operations && (in_other_steps || come_from_other_lines(first, second));
+        in_other_steps || (!other_operations && come_from_other_lines(first, second));
     if (!new_part && may_differ_in_commonness(first, second) && !are_two_calls &&
         !comes_next(first, second) && !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {

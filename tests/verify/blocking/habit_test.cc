@@ -428,5 +428,18 @@ TEST(Habit, OfTwoAFirstBarrierAfterARoundIsNotTooMany) {
               HasSubstr("culprits=0"));
 }
 
+// In a first step, rank 1 blocks in a call which rank 0 left out, or which is one too many. That
+// rank 0 begins its next step as its first one says nothing.
+TEST(Habit, ThatTheNextStepBeginsAsTheFirstOneSaysNothing) {
+  const std::string gathers =
+      "all_gather_into_tensor n=4 what=a at=fsdp.py:10 step=0; "
+      "all_gather_into_tensor n=6 what=b at=fsdp.py:10 step=0; "
+      "reduce_scatter_tensor n=6 what=b at=fsdp.py:20 step=0; ";
+  const auto job = [&](const std::string& end) { return "broadcast n=9 root=0; " + gathers + end; };
+  EXPECT_THAT(judge({job("all_gather_into_tensor n=4 what=a at=fsdp.py:10 step=1 open; hung"),
+                     job("reduce_scatter_tensor n=4 what=a at=fsdp.py:20 step=0 open; hung")}),
+              Not(HasSubstr("culprits=")));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -10,6 +10,7 @@
 #include "verify/blocking/messages.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/batches.h"
+#include "verify/streams/loops.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "verify/streams/loops.h"
+
 namespace lockstep::verify {
 
 namespace {
@@ -12,7 +14,6 @@ constexpr std::uint32_t kHistory = 4096;      // calls searched backwards: a ste
 constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
 constexpr std::uint32_t kMaxNewCalls = 8;     // calls of a checkpoint between two rounds
 constexpr std::size_t kMaxUsualCalls = 8;     // different calls that may come at one position
-constexpr std::uint32_t kLongestRound = 512;  // calls in a round of a loop: of a token, in a model
 
 }  // namespace
 
@@ -175,135 +176,6 @@ std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreeme
 std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef call) {
   const std::vector<std::uint32_t> usual = usual_calls(run, agreement, call);
   return usual.size() == 1 ? std::optional(usual[0]) : std::nullopt;
-}
-
-std::uint32_t loop_before(const trace::Run& run, Agreement& agreement, CallRef call) {
-  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  const std::uint32_t index = call.call;
-  if (index >= calls.size()) return 0;
-  const auto same = [&](std::uint32_t i, std::uint32_t j) {
-    return is_same_of_program(agreement, calls[i], calls[j]);
-  };
-  const auto repeats_every = [&](std::uint32_t period) {
-    for (std::uint32_t k = 1; k <= period; ++k)
-      if (!same(index - k, index - k - period)) return false;
-    return true;
-  };
-  for (std::uint32_t period = 1; 2 * period <= index && period <= kLongestRound; ++period) {
-    if (!repeats_every(period)) continue;
-    if (same(index, index - period)) return period;
-    for (std::uint32_t k = 1; k < period; ++k)
-      if (same(index, index - k)) return 0;  // the program is within a round
-    return period;
-  }
-  return 0;
-}
-
-namespace {
-
-// A run of a loop: its whole rounds, whether it ends with one, and the index of its first call.
-struct LoopRun {
-  std::uint32_t rounds = 0;
-  bool is_whole = false;
-  std::uint32_t first = 0;
-};
-
-// The runs of a loop before `index`, the newest first: the one that ends there, and those of the
-// earlier ones that came after the same calls. Other parts of a program may have the same loop.
-std::vector<LoopRun> runs_of_loop(Agreement& agreement, const std::vector<trace::Call>& calls,
-                                  std::uint32_t index, std::uint32_t period) {
-  constexpr std::uint32_t kBefore = 2;  // calls compared before two runs
-  const auto same = [&](std::uint32_t i, std::uint32_t j) {
-    return is_same_of_program(agreement, calls[i], calls[j]);
-  };
-  const auto ends_round = [&](std::uint32_t end) {
-    for (std::uint32_t k = 1; k <= period; ++k)
-      if (!same(end - k, index - k)) return false;
-    return true;
-  };
-  // The calls of the run that ends before `end`.
-  const auto length_of = [&](std::uint32_t end) {
-    std::uint32_t length = period;
-    while (length < end && same(end - length - 1, end - length - 1 + period)) ++length;
-    return length;
-  };
-  const auto begin_alike = [&](std::uint32_t a, std::uint32_t b) {
-    for (std::uint32_t k = 1; k <= std::min({kBefore, a, b}); ++k)
-      if (!same(a - k, b - k)) return false;
-    return true;
-  };
-  std::vector<LoopRun> out;
-  std::uint32_t end = index;
-  while (end >= period && index - end <= kHistory) {
-    if (!ends_round(end)) {
-      --end;
-      continue;
-    }
-    const std::uint32_t length = length_of(end);
-    end -= length;
-    if (out.empty() || begin_alike(end, out[0].first))
-      out.push_back({length / period, length % period == 0, end});
-  }
-  return out;
-}
-
-// Whether runs have lengths of their own: they differ, and none came twice.
-bool do_runs_vary(std::vector<std::uint32_t> runs) {
-  std::sort(runs.begin(), runs.end());
-  return runs.size() > 1 && std::adjacent_find(runs.begin(), runs.end()) == runs.end();
-}
-
-}  // namespace
-
-bool is_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, CallRef call) {
-  const std::uint32_t period = loop_before(run, agreement, call);
-  if (period == 0) return false;
-  const std::vector<LoopRun> found =
-      runs_of_loop(agreement, run.ranks[call.rank].calls, call.call, period);
-  std::vector<std::uint32_t> runs;
-  for (std::size_t r = 1; r < found.size(); ++r) runs.push_back(found[r].rounds);
-  if (runs.empty() || !found[0].is_whole) return false;
-  const std::uint32_t now = found[0].rounds;
-  // After a single shorter run, neither an end here nor a further round was seen before.
-  return runs.size() == 1 ? now > runs[0] : do_runs_vary(runs);
-}
-
-bool is_first_run_of_varying_loop(const trace::Run& run, Agreement& agreement, CallRef call) {
-  const std::uint32_t period = loop_before(run, agreement, call);
-  if (period == 0) return false;
-  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  const std::vector<LoopRun> before = runs_of_loop(agreement, calls, call.call, period);
-  if (before.size() > 1 || !before[0].is_whole) return false;
-  std::uint32_t end = call.call;
-  while (end < calls.size() && is_same_of_program(agreement, calls[end], calls[end - period]))
-    ++end;
-  if (end == calls.size()) return false;
-  const std::uint32_t now = (end - before[0].first) / period;
-  // From there on, the runs that end before the last call.
-  const auto size = static_cast<std::uint32_t>(calls.size());
-  bool any = false;
-  for (std::uint32_t i = end + period; i < size && i - end < kHistory; ++i) {
-    if (is_same_of_program(agreement, calls[i], calls[i - period])) continue;
-    bool ends_round = true;
-    for (std::uint32_t k = 1; k <= period && ends_round; ++k)
-      ends_round = is_same_of_program(agreement, calls[i - k], calls[call.call - k]);
-    if (!ends_round) continue;
-    any = true;
-    if (runs_of_loop(agreement, calls, i, period)[0].rounds == now) return false;
-  }
-  return any;
-}
-
-bool comes_after_whole_rounds(const trace::Run& run, Agreement& agreement, CallRef call) {
-  const std::uint32_t period = loop_before(run, agreement, call);
-  return period > 0 && !goes_on_with_loop(run, agreement, call) &&
-         runs_of_loop(agreement, run.ranks[call.rank].calls, call.call, period)[0].is_whole;
-}
-
-bool goes_on_with_loop(const trace::Run& run, Agreement& agreement, CallRef call) {
-  const std::uint32_t period = loop_before(run, agreement, call);
-  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  return period > 0 && is_same_of_program(agreement, calls[call.call], calls[call.call - period]);
 }
 
 namespace {
@@ -604,10 +476,7 @@ bool leave_after_whole_rounds(const trace::Run& run, Agreement& agreement, CallR
                               CallRef second) {
   const bool goes_on = goes_on_with_loop(run, agreement, first);
   if (goes_on == goes_on_with_loop(run, agreement, second)) return false;
-  const CallRef leaves = goes_on ? second : first;
-  const std::uint32_t period = loop_before(run, agreement, leaves);
-  return period > 0 &&
-         runs_of_loop(agreement, run.ranks[leaves.rank].calls, leaves.call, period)[0].is_whole;
+  return comes_after_whole_rounds(run, agreement, goes_on ? second : first);
 }
 
 }  // namespace

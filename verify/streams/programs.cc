@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trace/groups.h"
+#include "verify/streams/loops.h"
 
 namespace lockstep::verify {
 

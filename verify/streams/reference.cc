@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/streams/left_out.h"
+#include "verify/streams/loops.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 #include "verify/streams/sister_groups.h"

@@ -12,68 +12,94 @@ constexpr double kLongest = 65536;
 
 double whole_tiles(double tokens) { return std::ceil(tokens / kTile) * kTile; }
 
-// Two products from merge x hidden to the LLM's width, for `tokens` tokens of the LLM.
-TowerTime projector_time(const EncoderTower& tower, const TrainingPlan& layout,
-                         std::int64_t llm_hidden, const CostParameters& cost, double tokens) {
-  const double rows = whole_tiles(tokens);
-  const double in = static_cast<double>(tower.merge) * static_cast<double>(tower.model.hidden);
-  const double between = static_cast<double>(tower.projector_hidden) / layout.tensor;
-  const auto out = static_cast<double>(llm_hidden);
-  TowerTime time;
-  for (const Gemm& gemm : {Gemm{rows, between, in}, Gemm{rows, out, between}}) {
-    time.forward += gemm_seconds(cost, gemm);
-    if (!tower.projector_frozen)
-      time.backward += gemm_seconds(cost, {gemm.depth, gemm.columns, gemm.rows});
-    if (!tower.frozen) time.backward += gemm_seconds(cost, {gemm.rows, gemm.depth, gemm.columns});
-  }
-  return time;
+LayerTimes times_of(const Transformer& model, TrainingPlan layout, const CostParameters& cost,
+                    std::int64_t micro_batch, std::int64_t sequence) {
+  layout.micro_batch = micro_batch;
+  layout.sequence = sequence;
+  return layer_times(model, layout, cost);
 }
+
+// A frozen encoder keeps no activations that could be computed again.
+TrainingPlan layout_of(const EncoderTower& tower, TrainingPlan layout) {
+  if (tower.frozen) layout.recompute = Recompute::none;
+  return layout;
+}
+
+// An encoder's attention runs at the rate of sequences of this length.
+constexpr std::int64_t kReference = 4096;
 
 }  // namespace
 
-LayerTimes mixed_layer_times(const Transformer& model, TrainingPlan layout,
-                             const CostParameters& cost, double tokens, double squares,
-                             std::int64_t reference) {
-  layout.micro_batch = std::max<std::int64_t>(1, std::llround(std::ceil(tokens / kLongest)));
-  layout.sequence =
-      std::llround(whole_tiles(std::max(1.0, tokens / static_cast<double>(layout.micro_batch))) *
-                   layout.context);
-  LayerTimes times = layer_times(model, layout, cost);
+MixedLayers::MixedLayers(const Transformer& model, TrainingPlan layout, const CostParameters& cost,
+                         std::int64_t reference)
+    : model_(model),
+      layout_(layout),
+      cost_(cost),
+      reference_(static_cast<double>(reference)),
+      of_reference_(times_of(model, layout, cost, 1, reference)) {}
+
+LayerTimes MixedLayers::times(double tokens, double squares) const {
+  const std::int64_t micro_batch =
+      std::max<std::int64_t>(1, std::llround(std::ceil(tokens / kLongest)));
+  const std::int64_t sequence = std::llround(
+      whole_tiles(std::max(1.0, tokens / static_cast<double>(micro_batch))) * layout_.context);
+  auto known = known_.find({micro_batch, sequence});
+  if (known == known_.end())
+    known = known_
+                .emplace(std::pair(micro_batch, sequence),
+                         times_of(model_, layout_, cost_, micro_batch, sequence))
+                .first;
+  LayerTimes times = known->second;
   // Attention in proportion to the squares, at the rate of a long sequence, which fills the GPU.
-  TrainingPlan one_sequence = layout;
-  one_sequence.micro_batch = 1;
-  one_sequence.sequence = reference;
-  const LayerTimes of_one = layer_times(model, one_sequence, cost);
-  const double count = squares / (static_cast<double>(reference) * static_cast<double>(reference));
+  const double count = squares / (reference_ * reference_);
   const auto replace_attention = [&](LayerTime& time, const LayerTime& one) {
     if (time.attention == 0) return;
     time.kernels += count * one.attention - time.attention;
     time.attention = count * one.attention;
   };
-  replace_attention(times.forward, of_one.forward);
-  replace_attention(times.backward, of_one.backward);
-  replace_attention(times.recompute, of_one.recompute);
+  replace_attention(times.forward, of_reference_.forward);
+  replace_attention(times.backward, of_reference_.backward);
+  replace_attention(times.recompute, of_reference_.recompute);
   return times;
 }
 
-TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
-                       std::int64_t llm_hidden, const CostParameters& cost,
-                       const LayerExchange& exchange, const EncoderLoad& load, double share,
-                       bool projector) {
+EncoderTimes::EncoderTimes(const EncoderTower& tower, const TrainingPlan& layout,
+                           std::int64_t llm_hidden, const CostParameters& cost,
+                           const LayerExchange& exchange)
+    : tower_(tower),
+      layout_(layout_of(tower, layout)),
+      llm_hidden_(static_cast<double>(llm_hidden)),
+      cost_(cost),
+      exchange_(exchange),
+      layers_(tower.model, layout_, cost, kReference) {}
+
+// Two products from merge x hidden to the LLM's width, for `tokens` tokens of the LLM.
+TowerTime EncoderTimes::projector_time(double tokens) const {
+  const double rows = whole_tiles(tokens);
+  const auto known = projectors_.find(rows);
+  if (known != projectors_.end()) return known->second;
+  const double in = static_cast<double>(tower_.merge) * static_cast<double>(tower_.model.hidden);
+  const double between = static_cast<double>(tower_.projector_hidden) / layout_.tensor;
+  TowerTime time;
+  for (const Gemm& gemm : {Gemm{rows, between, in}, Gemm{rows, llm_hidden_, between}}) {
+    time.forward += gemm_seconds(cost_, gemm);
+    if (!tower_.projector_frozen)
+      time.backward += gemm_seconds(cost_, {gemm.depth, gemm.columns, gemm.rows});
+    if (!tower_.frozen) time.backward += gemm_seconds(cost_, {gemm.rows, gemm.depth, gemm.columns});
+  }
+  projectors_.emplace(rows, time);
+  return time;
+}
+
+TowerTime EncoderTimes::of(const EncoderLoad& load, double share, bool projector) const {
   if (load.tokens <= 0) return {};
-  TrainingPlan plan = layout;
-  if (tower.frozen) plan.recompute = Recompute::none;
-  // Attention runs at the rate of sequences of this length.
-  constexpr std::int64_t kReference = 4096;
-  LayerTimes times =
-      mixed_layer_times(tower.model, plan, cost, load.tokens, load.squares, kReference);
-  if (tower.frozen) times.backward = times.recompute = {};
-  const PieceTime layers =
-      piece_time(plan, cost, times, exchange, static_cast<double>(tower.model.layers) * share);
-  TowerTime out{layers.forward, tower.frozen ? 0 : layers.backward};
+  LayerTimes times = layers_.times(load.tokens, load.squares);
+  if (tower_.frozen) times.backward = times.recompute = {};
+  const PieceTime layers = piece_time(layout_, cost_, times, exchange_,
+                                      static_cast<double>(tower_.model.layers) * share);
+  TowerTime out{layers.forward, tower_.frozen ? 0 : layers.backward};
   if (!projector) return out;
-  const TowerTime end = projector_time(tower, layout, llm_hidden, cost,
-                                       load.tokens / static_cast<double>(tower.merge));
+  const TowerTime end = projector_time(load.tokens / static_cast<double>(tower_.merge));
   out.forward += end.forward;
   out.backward += end.backward;
   return out;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/multimodal_forecast.h"
 #include "sim/multimodal/place_exchange.h"
 
@@ -19,6 +18,7 @@ TowerTimes::TowerTimes(const MultimodalPlan& of, const CostParameters& by)
     layouts.push_back(layout);
     exchanges.push_back(layer_exchange(tower.model, layout, cost));
     if (tower.frozen) exchanges.back().scatter = 0;
+    encoders.emplace_back(tower, layout, model.hidden, cost, exchanges.back());
   }
   llm_exchange = layer_exchange(model, llm, cost);
   if (plan.llm_frozen) llm_exchange.scatter = 0;
@@ -61,8 +61,7 @@ GroupTime TowerTimes::group_time(std::size_t encoder, const std::vector<EncoderL
   GroupTime out;
   for (EncoderLoad load : loads) {
     if (load.items == 0 && tower.dummy) load = {256, 256.0 * 256, 1};
-    const TowerTime time = encoder_time(tower, layouts[encoder], model.hidden, cost,
-                                        exchanges[encoder], load, share, end);
+    const TowerTime time = encoders[encoder].of(load, share, end);
     out.forward = std::max(out.forward, time.forward);
     out.backward = std::max(out.backward, time.backward);
     out.mean += (time.forward + time.backward) / static_cast<double>(loads.size());
@@ -105,7 +104,8 @@ TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
       cost_(towers.cost),
       places_(places),
       own_stages_(own_stages),
-      program_(program) {
+      program_(program),
+      ragged_(model_, llm_, cost_, llm_.sequence) {
   handover_ = handover(model_, llm_, cost_).occupies;
   // Stages of encoders in front make a pipeline of an LLM that has none.
   if (llm_.pipeline == 1 && own_stages_ > 0) handover_ = cost_.stage_handover;
@@ -146,9 +146,8 @@ void TaskTimes::add_llm(const DealtStep& step, std::size_t group, const Place& p
       squares = sum;
     }
     of_full = most / (static_cast<double>(llm_.tokens()) * llm_.context);
-    layers = towers_.llm_layers(
-        mixed_layer_times(model_, llm_, cost_, most / llm_.context, squares, llm_.sequence),
-        place.layers / llm_.chunks);
+    layers =
+        towers_.llm_layers(ragged_.times(most / llm_.context, squares), place.layers / llm_.chunks);
   }
   double forward = layers.forward + handover_;
   double backward = layers.backward + handover_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/multimodal/dealt_step.h"
+#include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/multimodal_plan.h"
 #include "sim/pipeline/schedule.h"
 #include "sim/transformer/predict.h"
@@ -44,6 +45,7 @@ struct TowerTimes {
   // parameters nothing is scattered.
   LayerExchange llm_exchange;
   std::vector<LayerExchange> exchanges;
+  std::vector<EncoderTimes> encoders;  // what a rank of each takes for its items
   // By encoder: seconds for each byte that the fullest link needs, while all of its ranks send or
   // gather embeddings. 0 without a network.
   std::vector<double> handover_links;
@@ -110,6 +112,7 @@ class TaskTimes {
   std::int32_t own_stages_ = 0;
   const PipelineProgram& program_;
   std::vector<PieceTime> full_;  // by place: a chunk of the LLM's layers, for full sequences
+  MixedLayers ragged_;           // a layer, for sequences of other lengths
   PieceTime embedding_, logits_;
   double handover_ = 0, weight_share_ = 0;
 };

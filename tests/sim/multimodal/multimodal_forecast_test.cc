@@ -229,8 +229,9 @@ TEST(Towers, OnOneGpuTheTowersAddUp) {
       "llm: {model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 32000}, sequence: 2048}\n";
   const MultimodalForecast with = forecast(one + encoder("tensor: 1") + images("4", "512"));
   const MultimodalForecast without = forecast(one + encoder("tensor: 1") + images("0", "512"));
-  const TowerTime time = encoder_time(with.plan.encoders[0], with.plan.encoders[0].layout, 1024,
-                                      h100().cost, {}, {4 * 512, 4.0 * 512 * 512, 4});
+  const EncoderTower& tower = with.plan.encoders[0];
+  const EncoderTimes encoder_times(tower, tower.layout, 1024, h100().cost, {});
+  const TowerTime time = encoder_times.of({4 * 512, 4.0 * 512 * 512, 4});
   EXPECT_NEAR(with.seconds - without.seconds, time.forward + time.backward, 1e-9);
   EXPECT_LT(with.lost.total(), 1e-9);
 }
@@ -258,10 +259,10 @@ TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
   tower.frozen = tower.projector_frozen = true;
   tower.projector_hidden = 1024;
   const EncoderLoad load{1024, 1024.0 * 1024, 1};
-  const TowerTime frozen = encoder_time(tower, tower.layout, 1024, h100().cost, {}, load);
+  const TowerTime frozen = EncoderTimes(tower, tower.layout, 1024, h100().cost, {}).of(load);
   EXPECT_EQ(frozen.backward, 0);
   tower.frozen = tower.projector_frozen = false;
-  const TowerTime trained = encoder_time(tower, tower.layout, 1024, h100().cost, {}, load);
+  const TowerTime trained = EncoderTimes(tower, tower.layout, 1024, h100().cost, {}).of(load);
   EXPECT_GT(trained.backward, 1.5 * frozen.forward);
   const std::string data = images("4", "576");
   const MultimodalForecast f = forecast(top() + encoder("tensor: 4, frozen: true") + data);
@@ -374,6 +375,24 @@ TEST(Towers, AlternativesAreForecastsOfChangedPlans) {
     if (!rows[i].refused.empty() || rows[i].fits != rows[i - 1].fits) continue;
     EXPECT_LE(rows[i].tokens_per_second, rows[i - 1].tokens_per_second);
   }
+}
+
+// 70,000 tokens are two sequences of as many tiles as one of 35,000.
+TEST(Towers, EncoderTimesDoNotDependOnWhatWasAskedBefore) {
+  const auto plan =
+      parse_multimodal_plan(top() + encoder("tensor: 4") + images("1", "64"), "p.yaml", "");
+  ASSERT_TRUE(plan) << plan.error().str();
+  const EncoderTower& tower = plan->encoders[0];
+  const EncoderTimes times(tower, tower.layout, 1024, h100().cost, {});
+  for (const double tokens : {35'000.0, 70'000.0, 640.0, 641.0, 640.0, 35'000.0, 1.0})
+    for (const bool projector : {true, false}) {
+      const EncoderLoad load{tokens, tokens * 512, 1};
+      const TowerTime now = times.of(load, 1, projector);
+      const TowerTime fresh =
+          EncoderTimes(tower, tower.layout, 1024, h100().cost, {}).of(load, 1, projector);
+      EXPECT_EQ(now.forward, fresh.forward) << tokens;
+      EXPECT_EQ(now.backward, fresh.backward) << tokens;
+    }
 }
 
 TEST(Towers, TooManyStepsAreRefused) {

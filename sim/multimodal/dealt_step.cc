@@ -159,9 +159,14 @@ Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step) {
   Result<std::vector<TrainingSequence>> drawn = draw_step(plan, step);
   if (!drawn) return drawn.error();
   DealtStep out = arrange_step(plan, std::move(*drawn));
-  for (const EncoderTower& tower : plan.encoders)
-    out.encoders.push_back(deal_encoder(plan, tower, out));
+  deal_encoders(plan, out);
   return out;
+}
+
+void deal_encoders(const MultimodalPlan& plan, DealtStep& step) {
+  step.encoders.clear();
+  for (const EncoderTower& tower : plan.encoders)
+    step.encoders.push_back(deal_encoder(plan, tower, step));
 }
 
 bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
@@ -194,6 +199,50 @@ bool deals_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
          a.llm.plan.data == b.llm.plan.data &&
          a.llm.plan.micro_batches() == b.llm.plan.micro_batches() && draws_alike(a, b) &&
          (a.data.arrangement == Arrangement::drawn || load_alike(a, b));
+}
+
+bool encodes_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
+  return load_alike(a, b) && coupled_groups(a) == coupled_groups(b) &&
+         std::equal(a.encoders.begin(), a.encoders.end(), b.encoders.begin(), b.encoders.end(),
+                    [](const EncoderTower& x, const EncoderTower& y) {
+                      return x.place == y.place && x.layout.data == y.layout.data;
+                    });
+}
+
+std::vector<DrawnTogether> drawn_together(const std::vector<const MultimodalPlan*>& plans) {
+  std::vector<DrawnTogether> out;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const MultimodalPlan& plan = *plans[i];
+    auto drawn = std::find_if(out.begin(), out.end(), [&](const DrawnTogether& one) {
+      return draws_alike(*plans[one.drawn_by], plan);
+    });
+    if (drawn == out.end()) drawn = out.insert(out.end(), DrawnTogether{{}, i});
+    if (plan.data.arrangement == Arrangement::balanced) drawn->drawn_by = i;
+    const auto dealt = std::find_if(drawn->dealt.begin(), drawn->dealt.end(), [&](const auto& one) {
+      return deals_alike(*plans[one[0]], plan);
+    });
+    if (dealt == drawn->dealt.end())
+      drawn->dealt.push_back({i});
+    else
+      dealt->push_back(i);
+  }
+  return out;
+}
+
+void arrange_each(
+    const std::vector<const MultimodalPlan*>& plans, const std::vector<DrawnTogether>& together,
+    std::uint64_t step,
+    const std::function<void(const std::vector<std::size_t>& alike, Result<DealtStep>)>& use) {
+  for (const DrawnTogether& one : together) {
+    Result<std::vector<TrainingSequence>> drawn = draw_step(*plans[one.drawn_by], step);
+    for (const std::vector<std::size_t>& alike : one.dealt) {
+      const bool last = &alike == &one.dealt.back();
+      if (drawn)
+        use(alike, arrange_step(*plans[alike[0]], last ? std::move(*drawn) : *drawn));
+      else
+        use(alike, drawn.error());
+    }
+  }
 }
 
 DealtItems items_of(const DealtStep& step) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "sim/multimodal/multimodal_plan.h"
@@ -38,18 +39,38 @@ double encoder_flops(const EncoderTower& tower, std::int64_t llm_hidden, double 
 // Errors: draw_sequences()'s.
 Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step);
 
-// deal_step() in parts, without loads: who has how many items, for many steps of several plans.
+// deal_step() in parts, for many steps of several plans: most changes of a plan leave its data as
+// they are, and drawing and arranging them takes longer than anything else of a large step.
 
-// Whether two plans draw the same samples; and whether they also deal them to the same replicas and
-// micro-batches.
+// Whether two plans draw the same samples; whether they also deal them to the same replicas and
+// micro-batches; and whether two that do also deal their items to the same ranks of encoders.
 bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b);
 bool deals_alike(const MultimodalPlan& a, const MultimodalPlan& b);
+bool encodes_alike(const MultimodalPlan& a, const MultimodalPlan& b);
 
 Result<std::vector<TrainingSequence>> draw_step(const MultimodalPlan& plan, std::uint64_t step);
 
 // DealtStep::sequences and micro_batches. `drawn`: as draw_step() returns them, of a plan that
 // draws alike; with parts, if this one is balanced.
 DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn);
+
+// Fills DealtStep::encoders of a step that arrange_step() returned, of a plan that deals alike.
+void deal_encoders(const MultimodalPlan& plan, DealtStep& step);
+
+// Plans that draw the same samples, and those of them that deal them alike: indices.
+struct DrawnTogether {
+  std::vector<std::vector<std::size_t>> dealt;
+  std::size_t drawn_by = 0;  // one that is balanced, if there is any: it needs the samples' parts
+};
+std::vector<DrawnTogether> drawn_together(const std::vector<const MultimodalPlan*>& plans);
+
+// Draws a step once for all plans that draw alike, and arranges it once for all that deal alike:
+// `use` gets these, and the step without encoders, or the error of drawing it. `together`:
+// drawn_together(plans).
+void arrange_each(
+    const std::vector<const MultimodalPlan*>& plans, const std::vector<DrawnTogether>& together,
+    std::uint64_t step,
+    const std::function<void(const std::vector<std::size_t>& alike, Result<DealtStep>)>& use);
 
 // How many items of each kind the sequences of a dealt step have: by replica of the LLM and
 // micro-batch, at replica x micro_batches + m.

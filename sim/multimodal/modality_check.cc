@@ -90,53 +90,28 @@ bool can_diverge(const MultimodalPlan& plan) {
   return std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items);
 }
 
-// Plans that draw the same samples, and those of them that deal them alike: indices.
-struct DrawnTogether {
-  std::vector<std::vector<std::size_t>> dealt;
-  std::size_t drawn_by = 0;  // one that is balanced, if there is any: it needs the samples' parts
-};
-
-std::vector<DrawnTogether> drawn_together(const std::vector<MultimodalPlan>& plans) {
-  std::vector<DrawnTogether> out;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    const MultimodalPlan& plan = plans[i];
-    if (!can_diverge(plan)) continue;
-    auto drawn = std::find_if(out.begin(), out.end(), [&](const DrawnTogether& one) {
-      return draws_alike(plans[one.drawn_by], plan);
-    });
-    if (drawn == out.end()) drawn = out.insert(out.end(), DrawnTogether{{}, i});
-    if (plan.data.arrangement == Arrangement::balanced) drawn->drawn_by = i;
-    const auto dealt = std::find_if(drawn->dealt.begin(), drawn->dealt.end(), [&](const auto& one) {
-      return deals_alike(plans[one[0]], plan);
-    });
-    if (dealt == drawn->dealt.end())
-      drawn->dealt.push_back({i});
-    else
-      dealt->push_back(i);
-  }
-  return out;
-}
-
 // By plan: in how many of the steps from `first` to before `end` its ranks diverge.
 std::vector<Result<HangCount>> count_hangs(const std::vector<MultimodalPlan>& plans,
                                            std::int64_t first, std::int64_t end) {
   std::vector<Result<HangCount>> out(plans.size(), Result<HangCount>(HangCount{}));
-  for (const DrawnTogether& together : drawn_together(plans))
-    for (std::int64_t step = first; step < end; ++step) {
-      Result<std::vector<TrainingSequence>> drawn =
-          draw_step(plans[together.drawn_by], static_cast<std::uint64_t>(step));
-      if (!drawn) {
-        for (const auto& alike : together.dealt)
-          for (const std::size_t i : alike) out[i] = drawn.error();
-        break;
-      }
-      for (const auto& alike : together.dealt) {
-        const bool last = &alike == &together.dealt.back();
-        const DealtItems dealt =
-            items_of(arrange_step(plans[alike[0]], last ? std::move(*drawn) : *drawn));
-        for (const std::size_t i : alike) count_step(plans[i], dealt, step, *out[i]);
-      }
-    }
+  std::vector<const MultimodalPlan*> drawn;
+  for (const MultimodalPlan& plan : plans)
+    if (can_diverge(plan)) drawn.push_back(&plan);
+  const std::vector<DrawnTogether> together = drawn_together(drawn);
+  for (std::int64_t step = first; step < end; ++step)
+    arrange_each(drawn, together, static_cast<std::uint64_t>(step),
+                 [&](const std::vector<std::size_t>& alike, const Result<DealtStep>& dealt) {
+                   const DealtItems items = dealt ? items_of(*dealt) : DealtItems{};
+                   for (const std::size_t i : alike) {
+                     Result<HangCount>& count =
+                         out[static_cast<std::size_t>(drawn[i] - plans.data())];
+                     if (!count) continue;
+                     if (dealt)
+                       count_step(*drawn[i], items, step, *count);
+                     else
+                       count = dealt.error();
+                   }
+                 });
   return out;
 }
 

@@ -177,49 +177,76 @@ std::int64_t steps_checked(const MultimodalPlan& plan) {
   return std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked);
 }
 
-// Without the check for hangs.
-Result<MultimodalForecast> forecast_times(const MultimodalPlan& plan,
-                                          const Calibration& calibration) {
-  const Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
-  if (!cost) return cost.error();
-  if (!cost->slow.empty())
+Result<CostParameters> cost_of(const MultimodalPlan& plan, const Calibration& calibration) {
+  Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
+  if (cost && !cost->slow.empty())
     return Error{
         "the machine has slow ranks, and a plan of several towers does not say which GPU "
         "has which rank",
         {},
         "take a machine without `slow`"};
+  return cost;
+}
+
+MultimodalForecast forecast_of(const MultimodalPlan& plan, const Calibration& calibration,
+                               const CostParameters& cost, SimulatedSteps steps) {
   MultimodalForecast out;
   out.plan = plan;
   out.calibration = calibration;
-  out.calibration.cost = *cost;
-  Result<SimulatedSteps> steps = simulate_steps(plan, *cost);
-  if (!steps) return steps.error();
-  out.seconds = steps->seconds;
-  out.shortest = steps->shortest;
-  out.longest = steps->longest;
-  out.least_seconds = out.seconds / (1 + cost->spread);
-  out.most_seconds = out.seconds * (1 + cost->spread);
+  out.calibration.cost = cost;
+  out.seconds = steps.seconds;
+  out.shortest = steps.shortest;
+  out.longest = steps.longest;
+  out.least_seconds = out.seconds / (1 + cost.spread);
+  out.most_seconds = out.seconds * (1 + cost.spread);
   out.gpu_memory = plan.llm.gpu_memory ? plan.llm.gpu_memory : calibration.machine.per_device;
-  out.pipeline_seconds = steps->pipeline_seconds;
-  out.encode_seconds = steps->encode_seconds;
-  out.exchange_seconds = steps->exchange_seconds;
-  out.update_seconds = steps->update_seconds;
-  out.lost = steps->lost;
-  out.places = std::move(steps->places);
-  out.memory = std::move(steps->memory);
+  out.pipeline_seconds = steps.pipeline_seconds;
+  out.encode_seconds = steps.encode_seconds;
+  out.exchange_seconds = steps.exchange_seconds;
+  out.update_seconds = steps.update_seconds;
+  out.lost = steps.lost;
+  out.places = std::move(steps.places);
+  out.memory = std::move(steps.memory);
   for (std::size_t i = 0; i < out.memory.size(); ++i)
     if (out.memory[i].total() > out.memory[out.fullest].total()) out.fullest = i;
-  out.items = std::move(steps->items);
-  out.padding = steps->padding;
-  out.cut = steps->cut;
-  out.samples_per_step = steps->samples;
-  out.samples_per_second = steps->samples / out.seconds;
-  out.tokens_per_second = steps->tokens / out.seconds;
+  out.items = std::move(steps.items);
+  out.padding = steps.padding;
+  out.cut = steps.cut;
+  out.samples_per_step = steps.samples;
+  out.samples_per_second = steps.samples / out.seconds;
+  out.tokens_per_second = steps.tokens / out.seconds;
   if (plan.llm.failures)
     out.goodput = goodput_of(*plan.llm.failures, static_cast<double>(plan.gpus));
-  out.mfu = steps->flops / (cost->peak_flops * static_cast<double>(plan.gpus) * out.seconds);
-  out.time = time_parts_of(out, steps->shares);
+  out.mfu = steps.flops / (cost.peak_flops * static_cast<double>(plan.gpus) * out.seconds);
+  out.time = time_parts_of(out, steps.shares);
   return out;
+}
+
+// Without the check for hangs.
+std::vector<Result<MultimodalForecast>> forecast_each(const std::vector<MultimodalPlan>& plans,
+                                                      const Calibration& calibration) {
+  std::vector<Result<CostParameters>> costs;
+  for (const MultimodalPlan& plan : plans) costs.push_back(cost_of(plan, calibration));
+  std::vector<PricedPlan> priced;
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    if (costs[i]) priced.push_back({&plans[i], &*costs[i]});
+  std::vector<Result<SimulatedSteps>> simulated = simulate_each(priced);
+  auto steps = simulated.begin();
+  std::vector<Result<MultimodalForecast>> out;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!costs[i])
+      out.emplace_back(costs[i].error());
+    else if (Result<SimulatedSteps>& of_plan = *steps++; !of_plan)
+      out.emplace_back(of_plan.error());
+    else
+      out.emplace_back(forecast_of(plans[i], calibration, *costs[i], std::move(*of_plan)));
+  }
+  return out;
+}
+
+Result<MultimodalForecast> forecast_times(const MultimodalPlan& plan,
+                                          const Calibration& calibration) {
+  return std::move(forecast_each({plan}, calibration)[0]);
 }
 
 }  // namespace
@@ -380,44 +407,55 @@ void add_encoder_changes(const MultimodalForecast& f, std::vector<PlanChange>& o
 
 std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
   std::vector<PlanChange> out;
-  add_change(out, "as planned", f.plan);
   add_data_changes(f.plan, out);
   add_llm_changes(f.plan, out);
   add_encoder_changes(f, out);
   return out;
 }
 
+Alternative row_of(std::string change, const MultimodalForecast& f, double hang_probability) {
+  return {std::move(change),   {},
+          f.seconds,           f.mfu,
+          f.lost.total(),      f.memory_bytes(),
+          f.tokens_per_second, f.missing_bytes() == 0,
+          hang_probability};
+}
+
+Alternative refused_row(std::string change, std::string why) {
+  Alternative out;
+  out.change = std::move(change);
+  out.refused = std::move(why);
+  return out;
+}
+
+double probability_of(const std::optional<ModalityDivergence>& divergence) {
+  return divergence ? divergence->probability : 0;
+}
+
 }  // namespace
 
 std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
-  std::vector<Alternative> out;
   const std::vector<PlanChange> changes = changes_of(forecast);
   std::vector<MultimodalPlan> possible;
   for (const PlanChange& change : changes)
     if (change.refused.empty()) possible.push_back(change.plan);
   // No change alters the batch, so as many steps are checked of each.
   const auto checked = check_each(possible, steps_checked(forecast.plan));
-  auto divergence = checked.begin();
+  const auto forecasts = forecast_each(possible, forecast.calibration);
+  std::vector<Alternative> out = {
+      row_of("as planned", forecast, probability_of(forecast.divergence))};
+  std::size_t next = 0;
   for (const PlanChange& change : changes) {
-    Alternative row;
-    row.change = change.what;
-    row.refused = change.refused;
-    if (row.refused.empty()) {
-      const Result<std::optional<ModalityDivergence>>& hangs = *divergence++;
-      const Result<MultimodalForecast> f = forecast_times(change.plan, forecast.calibration);
-      if (f && hangs) {
-        row.seconds = f->seconds;
-        row.mfu = f->mfu;
-        row.lost = f->lost.total();
-        row.memory_bytes = f->memory_bytes();
-        row.tokens_per_second = f->tokens_per_second;
-        row.fits = f->missing_bytes() == 0;
-        row.hang_probability = *hangs ? (*hangs)->probability : 0;
-      } else {
-        row.refused = f ? hangs.error().message : f.error().message;
-      }
+    if (!change.refused.empty()) {
+      out.push_back(refused_row(change.what, change.refused));
+      continue;
     }
-    out.push_back(std::move(row));
+    const Result<std::optional<ModalityDivergence>>& hangs = checked[next];
+    const Result<MultimodalForecast>& f = forecasts[next++];
+    if (f && hangs)
+      out.push_back(row_of(change.what, *f, probability_of(*hangs)));
+    else
+      out.push_back(refused_row(change.what, f ? hangs.error().message : f.error().message));
   }
   // Stable: on a tie, the order above.
   std::stable_sort(out.begin(), out.end(), [](const Alternative& a, const Alternative& b) {

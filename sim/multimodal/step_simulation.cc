@@ -1,6 +1,8 @@
 #include "sim/multimodal/step_simulation.h"
 
 #include <algorithm>
+#include <deque>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -24,25 +26,40 @@ class Simulation {
   Simulation(const MultimodalPlan& plan, const CostParameters& cost)
       : towers_(plan, cost), plan_(plan), llm_(towers_.llm), model_(towers_.model), cost_(cost) {}
 
-  Result<SimulatedSteps> run() {
-    Result<DealtStep> first = prepare();
-    if (!first) return first.error();
-    out_.shares.encoders.assign(plan_.encoders.size(), 0);
-    out_.places.resize(places_.size());
-    for (std::int64_t step = 0; step < plan_.steps; ++step) {
-      if (step > 0) {
-        first = deal_step(plan_, static_cast<std::uint64_t>(step));
-        if (!first) return first.error();
-      }
-      if (const Status ran = run_step(*first, step); !ran) return ran.error();
+  // Before the first step.
+  Status check() const {
+    if (const Status checked = check_size(); !checked) return checked;
+    return check_network(plan_.gpus, cost_);
+  }
+
+  // Runs the next step.
+  Status add(const DealtStep& step) {
+    if (steps_ == 0) {
+      if (const Status prepared = prepare(step); !prepared) return prepared;
+      out_.shares.encoders.assign(plan_.encoders.size(), 0);
+      out_.places.resize(places_.size());
     }
-    finish();
+    return run_step(step, steps_++);
+  }
+
+  // After all of them.
+  SimulatedSteps finish() {
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      PlaceFigures& figures = out_.places[p];
+      figures.name = places_[p].name;
+      figures.gpus = places_[p].gpus * towers_.groups;
+      figures.layers = places_[p].layers;
+    }
+    finish_data(out_);
+    out_.memory = memory_->finish();
     return std::move(out_);
   }
 
   Result<StepPicture> draw_first() {
-    const Result<DealtStep> first = prepare();
+    if (const Status checked = check(); !checked) return checked.error();
+    const Result<DealtStep> first = deal_step(plan_, 0);
     if (!first) return first.error();
+    if (const Status prepared = prepare(*first); !prepared) return prepared.error();
     const Result<PricedStep> priced = price_step(*first);
     if (!priced) return priced.error();
     const StepProgram program = program_of(priced->groups);
@@ -54,13 +71,9 @@ class Simulation {
   }
 
  private:
-  // Prepares the places and the order of their tasks. Returns the first step.
-  Result<DealtStep> prepare() {
-    if (const Status checked = check_size(); !checked) return checked.error();
-    if (const Status checked = check_network(plan_.gpus, cost_); !checked) return checked.error();
-    Result<DealtStep> first = deal_step(plan_, 0);
-    if (!first) return first.error();
-    places_ = make_places(towers_, *first);
+  // The places, and the order of their tasks.
+  Status prepare(const DealtStep& first) {
+    places_ = make_places(towers_, first);
     Result<PipelineProgram> program = make_pipeline(
         llm_.schedule,
         {static_cast<std::int32_t>(places_.size()), towers_.micro_batches, llm_.chunks});
@@ -68,10 +81,10 @@ class Simulation {
     program_ = std::move(*program);
     times_.emplace(towers_, places_, own_stages(places_), program_);
     exchanges_ = place_exchanges(towers_, places_);
-    if (const Status checked = check_exchanges(); !checked) return checked.error();
+    if (const Status checked = check_exchanges(); !checked) return checked;
     if (places_.size() > 1) send_ = picos_of_seconds(handover(model_, llm_, cost_).message);
     memory_.emplace(towers_, places_, program_);
-    return first;
+    return Status::ok();
   }
 
   Status check_size() const {
@@ -444,17 +457,6 @@ class Simulation {
     return cost_.step_overhead + most;
   }
 
-  void finish() {
-    for (std::size_t p = 0; p < places_.size(); ++p) {
-      PlaceFigures& figures = out_.places[p];
-      figures.name = places_[p].name;
-      figures.gpus = places_[p].gpus * towers_.groups;
-      figures.layers = places_[p].layers;
-    }
-    finish_data(out_);
-    out_.memory = memory_->finish();
-  }
-
   const TowerTimes towers_;
   const MultimodalPlan& plan_;
   const TrainingPlan& llm_;
@@ -468,13 +470,56 @@ class Simulation {
   // Once the places are known.
   std::optional<TaskTimes> times_;
   std::optional<MemoryOfPlaces> memory_;
+  std::int64_t steps_ = 0;  // that were run
   SimulatedSteps out_;
 };
 
 }  // namespace
 
-Result<SimulatedSteps> simulate_steps(const MultimodalPlan& plan, const CostParameters& cost) {
-  return Simulation(plan, cost).run();
+std::vector<Result<SimulatedSteps>> simulate_each(const std::vector<PricedPlan>& plans) {
+  std::deque<Simulation> simulations;  // they stay where they are
+  std::vector<Status> states;
+  std::vector<const MultimodalPlan*> drawn;
+  std::vector<std::size_t> numbers;  // of these, in `plans`
+  std::int64_t steps = 0;
+  for (const PricedPlan& one : plans) {
+    simulations.emplace_back(*one.plan, *one.cost);
+    states.push_back(simulations.back().check());
+    if (!states.back()) continue;
+    drawn.push_back(one.plan);
+    numbers.push_back(states.size() - 1);
+    steps = std::max(steps, one.plan->steps);
+  }
+  const std::vector<DrawnTogether> together = drawn_together(drawn);
+  const auto run = [&](std::int64_t step, const std::vector<std::size_t>& alike,
+                       Result<DealtStep> dealt) {
+    const MultimodalPlan* dealt_to = nullptr;
+    for (const std::size_t i : alike) {
+      Status& state = states[numbers[i]];
+      if (!state || step >= drawn[i]->steps) continue;
+      if (!dealt) {
+        state = dealt.error();
+        continue;
+      }
+      if (dealt_to == nullptr || !encodes_alike(*dealt_to, *drawn[i]))
+        deal_encoders(*drawn[i], *dealt);
+      dealt_to = drawn[i];
+      state = simulations[numbers[i]].add(*dealt);
+    }
+  };
+  for (std::int64_t step = 0; step < steps; ++step)
+    arrange_each(drawn, together, static_cast<std::uint64_t>(step),
+                 [&](const std::vector<std::size_t>& alike, Result<DealtStep> dealt) {
+                   run(step, alike, std::move(dealt));
+                 });
+  std::vector<Result<SimulatedSteps>> out;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (states[i])
+      out.emplace_back(simulations[i].finish());
+    else
+      out.emplace_back(states[i].error());
+  }
+  return out;
 }
 
 Result<StepPicture> draw_first_step(const MultimodalPlan& plan, const CostParameters& cost) {

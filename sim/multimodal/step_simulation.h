@@ -28,10 +28,16 @@ struct SimulatedSteps {
   std::vector<PlaceMemory> memory;
 };
 
+// A plan on its machines. Both outlive it.
+struct PricedPlan {
+  const MultimodalPlan* plan = nullptr;
+  const CostParameters* cost = nullptr;
+};
+// The steps of each plan, step by step: what plans draw or deal alike is drawn and dealt once.
 // O(steps x replicas x micro-batches x stages). Errors: draw_sequences()'s, make_pipeline()'s, a
 // micro-batch that takes a stage longer than kLongestPiece, too many tasks.
-Result<SimulatedSteps> simulate_steps(const MultimodalPlan& plan, const CostParameters& cost);
-// The first of them.
+std::vector<Result<SimulatedSteps>> simulate_each(const std::vector<PricedPlan>& plans);
+// The first step of one.
 Result<StepPicture> draw_first_step(const MultimodalPlan& plan, const CostParameters& cost);
 
 }  // namespace lockstep::sim

@@ -2,6 +2,8 @@
 #include "sim/multimodal/multimodal_forecast.h"
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -375,6 +377,45 @@ TEST(Towers, AlternativesAreForecastsOfChangedPlans) {
     if (!rows[i].refused.empty() || rows[i].fits != rows[i - 1].fits) continue;
     EXPECT_LE(rows[i].tokens_per_second, rows[i - 1].tokens_per_second);
   }
+}
+
+// They share what they draw and deal; each is as if forecast alone.
+TEST(Towers, AlternativesAreAsIfForecastAlone) {
+  const std::string text =
+      top() + encoder("tensor: 4") + images("{poisson: 6}", "{lognormal: [700, 1]}");
+  const auto planned = parse_multimodal_plan(text, "p.yaml", "");
+  ASSERT_TRUE(planned) << planned.error().str();
+  const std::map<std::string, std::function<void(MultimodalPlan&)>> changes = {
+      {"data.arrange: reordered",
+       [](MultimodalPlan& plan) { plan.data.arrangement = Arrangement::reordered; }},
+      {"data.arrange: balanced",
+       [](MultimodalPlan& plan) { plan.data.arrangement = Arrangement::balanced; }},
+      {"data.sequences: packed",
+       [](MultimodalPlan& plan) { plan.data.filling = SequenceFilling::packed; }},
+      {"data.sequences: ragged",
+       [](MultimodalPlan& plan) { plan.data.filling = SequenceFilling::ragged; }},
+      {"pipeline.split: balanced", [](MultimodalPlan& plan) { plan.balanced_split = true; }},
+      {"overlap_gradients: true", [](MultimodalPlan& plan) { plan.overlapped_gradients = true; }},
+      {"encoders on: every_gpu",
+       [](MultimodalPlan& plan) { plan.encoders[0].place = EncoderPlace::every_gpu; }},
+      {"encoders' tensor: 1, data parallel in the group",
+       [](MultimodalPlan& plan) { plan.encoders[0].layout.tensor = 1; }},
+  };
+  std::size_t compared = 0;
+  for (const Alternative& row : alternatives(forecast(text))) {
+    const auto change = changes.find(row.change);
+    if (change == changes.end()) continue;
+    MultimodalPlan plan = *planned;
+    change->second(plan);
+    ASSERT_FALSE(place_encoders(plan)) << row.change;
+    const auto alone = forecast_towers(plan, h100());
+    ASSERT_TRUE(alone) << alone.error().str();
+    EXPECT_EQ(row.seconds, alone->seconds) << row.change;
+    EXPECT_EQ(row.lost, alone->lost.total()) << row.change;
+    EXPECT_EQ(row.memory_bytes, alone->memory_bytes()) << row.change;
+    ++compared;
+  }
+  EXPECT_EQ(compared, changes.size());
 }
 
 // 70,000 tokens are two sequences of as many tiles as one of 35,000.

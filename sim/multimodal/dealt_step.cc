@@ -52,14 +52,14 @@ std::vector<EncoderLoad> spread_over(const MultimodalPlan& plan, const EncoderTo
   loads.reserve(sizes.size());
   for (const std::int32_t size : sizes)
     loads.push_back(encoder_flops(tower, plan.llm.model.hidden, size));
-  const auto dealt = spread_items(loads, ranks, plan.data.arrangement != Arrangement::drawn);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    for (const std::size_t item : dealt[rank]) {
-      const double size = sizes[item];
-      out[rank].tokens += size;
-      out[rank].squares += size * size;
-      ++out[rank].items;
-    }
+  const auto rank_of = spread_items(loads, ranks, plan.data.arrangement != Arrangement::drawn);
+  for (std::size_t item = 0; item < sizes.size(); ++item) {
+    const double size = sizes[item];
+    EncoderLoad& load = out[rank_of[item]];
+    load.tokens += size;
+    load.squares += size * size;
+    ++load.items;
+  }
   return out;
 }
 

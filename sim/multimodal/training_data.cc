@@ -84,23 +84,64 @@ Error manifest_error(const std::string& file, std::size_t line, std::string mess
                R"(write lines like {"text": 312, "image": [1024, 256]})"};
 }
 
+// Bins by how full they are: the least loaded one, of several the first, is on top. A heap whose
+// top is replaced in one pass, which a queue would pop and push in two.
+class LeastLoaded {
+ public:
+  explicit LeastLoaded(std::size_t bins) {
+    heap_.reserve(bins);
+    for (std::size_t bin = 0; bin < bins; ++bin) heap_.emplace_back(0, bin);
+  }
+  std::size_t top() const { return heap_[0].second; }
+  void load_top(double more) {
+    heap_[0].first += more;
+    sink();
+  }
+  void remove_top() {
+    heap_[0] = heap_.back();
+    heap_.pop_back();
+    sink();
+  }
+
+ private:
+  void sink() {
+    std::size_t at = 0;
+    for (std::size_t child = 1; child < heap_.size(); child = 2 * at + 1) {
+      if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
+      if (!(heap_[child] < heap_[at])) break;
+      std::swap(heap_[child], heap_[at]);
+      at = child;
+    }
+  }
+  std::vector<std::pair<double, std::size_t>> heap_;
+};
+
 // Distributes `items` over bins, the largest first, each to the least loaded bin with room (the
-// first of several). A bin takes at most `most` items.
-std::vector<std::vector<std::size_t>> fill_bins(std::vector<std::size_t> items,
-                                                const std::vector<double>& loads, std::size_t bins,
-                                                std::size_t most = SIZE_MAX) {
+// first of several). A bin takes at most `most` items. Calls place(item, bin).
+template <class Place>
+void fill_bins(std::vector<std::size_t> items, const std::vector<double>& loads, std::size_t bins,
+               std::size_t most, const Place& place) {
   std::stable_sort(items.begin(), items.end(),
                    [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
-  std::vector<std::vector<std::size_t>> out(bins);
-  using Bin = std::pair<double, std::size_t>;
-  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
-  for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
+  LeastLoaded least(bins);
+  std::vector<std::size_t> counts(bins, 0);
   for (const std::size_t item : items) {
-    const auto [load, bin] = least.top();
-    least.pop();
-    out[bin].push_back(item);
-    if (out[bin].size() < most) least.emplace(load + loads[item], bin);
+    const std::size_t bin = least.top();
+    place(item, bin);
+    if (++counts[bin] < most)
+      least.load_top(loads[item]);
+    else
+      least.remove_top();
   }
+}
+
+// The items of each bin, in the order in which they came to it.
+std::vector<std::vector<std::size_t>> filled_bins(std::vector<std::size_t> items,
+                                                  const std::vector<double>& loads,
+                                                  std::size_t bins, std::size_t most) {
+  std::vector<std::vector<std::size_t>> out(bins);
+  fill_bins(std::move(items), loads, bins, most,
+            [&](std::size_t item, std::size_t bin) { out[bin].push_back(item); });
   return out;
 }
 
@@ -254,30 +295,36 @@ std::vector<SampleView> samples_of(const TrainingSequence& sequence) {
   return out;
 }
 
-std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,
-                                     const SequenceShape& shape, const SampleLoad& load) {
-  std::vector<SampleView> samples;
-  for (const TrainingSequence& sequence : sequences) {
-    const std::vector<SampleView> more = samples_of(sequence);
-    samples.insert(samples.end(), more.begin(), more.end());
-  }
-  struct Piece {
-    std::size_t sample;
-    std::int64_t tokens, kept;
-  };
-  std::vector<Piece> by_length;
-  by_length.reserve(samples.size());
+namespace {
+
+// A sample on its way into a sequence.
+struct Piece {
+  std::size_t sample;
+  std::int64_t tokens, kept;  // `kept`: of its tokens, those that fit a sequence
+  double load;
+};
+
+// The longest first.
+std::vector<Piece> by_length(const std::vector<SampleView>& samples, const SequenceShape& shape,
+                             const SampleLoad& load) {
+  std::vector<Piece> out;
+  out.reserve(samples.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::int64_t tokens = sample_tokens(samples[i], shape);
-    by_length.push_back({i, tokens, std::min(tokens, shape.length)});
+    out.push_back({i, tokens, std::min(tokens, shape.length), load(samples[i])});
   }
-  std::stable_sort(by_length.begin(), by_length.end(),
+  std::stable_sort(out.begin(), out.end(),
                    [](const Piece& a, const Piece& b) { return a.kept > b.kept; });
-  std::vector<TrainingSequence> out(sequences.size());
-  // The longest samples first, each into the least loaded sequence with room for it. Two queues
-  // avoid a search: `with_room` has sequences with room for the current sample, by load; `too_full`
-  // the others, by room. Samples become shorter, so a sequence that has room keeps it until it gets
-  // a sample, and one that is too full may have room again later.
+  return out;
+}
+
+// The sequence of each piece: each into the least loaded of `count` sequences with room for it.
+// Empty: one of them finds no room. Two queues avoid a search: `with_room` has sequences with room
+// for the current piece, by load; `too_full` the others, by room. Pieces become shorter, so a
+// sequence that has room keeps it until it gets a piece, and one that is too full may have room
+// again later.
+std::vector<std::size_t> sequences_of(const std::vector<Piece>& pieces, std::size_t count,
+                                      std::int64_t length) {
   using Loaded = std::pair<double, std::size_t>;
   std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> with_room;
   struct TooFull {
@@ -287,27 +334,79 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
     bool operator<(const TooFull& other) const { return room < other.room; }
   };
   std::priority_queue<TooFull> too_full;
-  for (std::size_t i = 0; i < out.size(); ++i) too_full.push({shape.length, 0, i});
-  for (const Piece& piece : by_length) {
+  for (std::size_t i = 0; i < count; ++i) too_full.push({length, 0, i});
+  std::vector<std::int64_t> room(count, length);
+  std::vector<std::size_t> out;
+  out.reserve(pieces.size());
+  for (const Piece& piece : pieces) {
     for (; !too_full.empty() && too_full.top().room >= piece.kept; too_full.pop())
       with_room.emplace(too_full.top().load, too_full.top().index);
-    if (with_room.empty()) return sequences;  // they cannot be packed so: keep them as they were
+    if (with_room.empty()) return {};
     const auto [least, best] = with_room.top();
     with_room.pop();
-    const SampleView& sample = samples[piece.sample];
-    out[best].tokens += piece.kept;
-    out[best].cut += piece.tokens - piece.kept;
-    append(out[best], sample);
-    out[best].parts.push_back(part_of(sample));
-    too_full.push({shape.length - out[best].tokens, least + load(sample), best});
+    room[best] -= piece.kept;
+    out.push_back(best);
+    too_full.push({room[best], least + piece.load, best});
   }
   return out;
 }
 
-std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
-                                                   std::size_t bins, bool largest_first) {
-  return largest_first ? fill_bins(indices_of(loads), loads, bins)
-                       : round_robin(loads.size(), bins);
+TrainingSequence filled(std::span<const Piece* const> pieces,
+                        const std::vector<SampleView>& samples) {
+  TrainingSequence out;
+  out.parts.reserve(pieces.size());
+  for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
+    std::size_t items = 0;
+    for (const Piece* const piece : pieces) items += samples[piece->sample].items[kind].size();
+    out.items[kind].reserve(items);
+  }
+  for (const Piece* const piece : pieces) {
+    out.tokens += piece->kept;
+    out.cut += piece->tokens - piece->kept;
+    append(out, samples[piece->sample]);
+    out.parts.push_back(part_of(samples[piece->sample]));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,
+                                     const SequenceShape& shape, const SampleLoad& load) {
+  std::vector<SampleView> samples;
+  for (const TrainingSequence& sequence : sequences) {
+    const std::vector<SampleView> more = samples_of(sequence);
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  const std::vector<Piece> pieces = by_length(samples, shape, load);
+  const std::vector<std::size_t> sequence_of = sequences_of(pieces, sequences.size(), shape.length);
+  if (sequence_of.empty()) return sequences;  // they cannot be packed so: keep them as they were
+  // Sequences are filled one after the other, each with memory of its final size: of many that
+  // takes longer than deciding what goes where.
+  std::vector<std::size_t> ends(sequences.size() + 1, 0);
+  for (const std::size_t sequence : sequence_of) ++ends[sequence + 1];
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  std::vector<const Piece*> in_order(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) in_order[ends[sequence_of[i]]++] = &pieces[i];
+  std::vector<TrainingSequence> out;
+  out.reserve(sequences.size());
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    out.push_back(filled(std::span(in_order).subspan(begin, ends[i] - begin), samples));
+    begin = ends[i];
+  }
+  return out;
+}
+
+std::vector<std::size_t> spread_items(const std::vector<double>& loads, std::size_t bins,
+                                      bool largest_first) {
+  std::vector<std::size_t> out(loads.size());
+  if (largest_first)
+    fill_bins(indices_of(loads), loads, bins, SIZE_MAX,
+              [&](std::size_t item, std::size_t bin) { out[item] = bin; });
+  else
+    for (std::size_t item = 0; item < loads.size(); ++item) out[item] = item % bins;
+  return out;
 }
 
 std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangement,
@@ -317,13 +416,13 @@ std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangeme
   std::vector<std::vector<std::vector<std::size_t>>> out(ranks);
   const std::vector<std::vector<std::size_t>> of_rank =
       arrangement == Arrangement::balanced
-          ? fill_bins(indices_of(loads), loads, ranks, loads.size() / ranks)
+          ? filled_bins(indices_of(loads), loads, ranks, loads.size() / ranks)
           : round_robin(loads.size(), ranks);
   const std::size_t each = loads.size() / ranks / micro_batches;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (arrangement != Arrangement::drawn) {
       out[rank] =
-          fill_bins(of_rank[rank], loads, micro_batches, of_rank[rank].size() / micro_batches);
+          filled_bins(of_rank[rank], loads, micro_batches, of_rank[rank].size() / micro_batches);
       continue;
     }
     for (std::size_t m = 0; m < micro_batches; ++m) {

@@ -154,9 +154,9 @@ std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangeme
                                                            std::size_t ranks,
                                                            std::size_t micro_batches);
 
-// The parts of `loads` that each of `bins` gets: in turn, or the largest first to the least loaded
-// (Graham's LPT, at most 4/3 of the optimum). Indices.
-std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
-                                                   std::size_t bins, bool largest_first);
+// The bin that each of `loads` goes to: in turn, or the largest first to the least loaded (Graham's
+// LPT, at most 4/3 of the optimum).
+std::vector<std::size_t> spread_items(const std::vector<double>& loads, std::size_t bins,
+                                      bool largest_first);
 
 }  // namespace lockstep::sim

@@ -14,7 +14,12 @@
 namespace lockstep::sim {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 constexpr std::size_t kImage = 0;
 
@@ -228,14 +233,33 @@ TEST(Arranging, DealsEverythingOutOnce) {
 // Graham's bound: the largest bin is at most 4/3 of the optimum, here 12 of the mean.
 TEST(Arranging, LargestFirstIsNearlyEven) {
   const std::vector<double> loads = {9, 8, 7, 6, 3, 2, 1};  // 36: 12 in each of three
-  const auto bins = spread_items(loads, 3, true);
-  for (const auto& bin : bins) {
-    double sum = 0;
-    for (const std::size_t i : bin) sum += loads[i];
-    EXPECT_LE(sum, 16);
-    EXPECT_GE(sum, 8);
+  const std::vector<std::size_t> bins = spread_items(loads, 3, true);
+  std::vector<double> sums(3, 0);
+  for (std::size_t i = 0; i < loads.size(); ++i) sums[bins[i]] += loads[i];
+  EXPECT_THAT(sums, Each(AllOf(Ge(8), Le(16))));
+  EXPECT_THAT(spread_items(loads, 3, false), ElementsAre(0, 1, 2, 0, 1, 2, 0));
+}
+
+// The rule as it is written: each to the bin that has the least, of several the first.
+TEST(Arranging, LargestFirstGoesToTheLeastLoaded) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    RandomStream random(seed, 0);
+    std::vector<double> loads(random.bits() % 40);
+    for (double& load : loads) load = static_cast<double>(random.bits() % 8);
+    const std::size_t bins = 1 + random.bits() % 9;
+    std::vector<std::size_t> order(loads.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+    std::vector<double> sums(bins, 0);
+    std::vector<std::size_t> expected(loads.size());
+    for (const std::size_t i : order) {
+      const auto least = std::min_element(sums.begin(), sums.end());
+      expected[i] = static_cast<std::size_t>(least - sums.begin());
+      *least += loads[i];
+    }
+    EXPECT_EQ(spread_items(loads, bins, true), expected) << seed;
   }
-  EXPECT_EQ(spread_items(loads, 3, false)[0], (std::vector<std::size_t>{0, 3, 6}));
 }
 
 }  // namespace

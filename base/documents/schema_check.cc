@@ -254,26 +254,38 @@ class Explainer {
   std::vector<Error> problems_;
 };
 
-// valijson's verdict: empty if valid, else its own words for its first error.
-std::optional<std::string> refused_by_valijson(const Json& value, const Json& schema) {
-  valijson::Schema compiled;
-  valijson::SchemaParser(valijson::SchemaParser::kDraft7)
-      .populateSchema(valijson::adapters::NlohmannJsonAdapter(schema), compiled);
-  valijson::Validator validator;
-  valijson::ValidationResults results;
-  if (validator.validate(compiled, valijson::adapters::NlohmannJsonAdapter(value), &results))
-    return std::nullopt;
-  return results.numErrors() > 0 ? results.begin()->description : "refused by the schema";
-}
-
 }  // namespace
 
-std::optional<Error> check_against_schema(const YamlDocument& document,
-                                          const nlohmann::json& schema, std::string_view example) {
-  const auto refused = refused_by_valijson(document.value, schema);
+struct DocumentSchema::Prepared {
+  explicit Prepared(Json schema) : json(std::move(schema)) {
+    valijson::SchemaParser(valijson::SchemaParser::kDraft7)
+        .populateSchema(valijson::adapters::NlohmannJsonAdapter(json), rules);
+  }
+
+  // valijson's verdict: empty if valid, else its own words for its first error.
+  std::optional<std::string> refused(const Json& value) const {
+    valijson::Validator validator;
+    valijson::ValidationResults results;
+    if (validator.validate(rules, valijson::adapters::NlohmannJsonAdapter(value), &results))
+      return std::nullopt;
+    return results.numErrors() > 0 ? results.begin()->description : "refused by the schema";
+  }
+
+  const Json json;
+  valijson::Schema rules;
+};
+
+DocumentSchema::DocumentSchema(nlohmann::json schema)
+    : prepared_(std::make_shared<const Prepared>(std::move(schema))) {}
+
+const nlohmann::json& DocumentSchema::json() const { return prepared_->json; }
+
+std::optional<Error> DocumentSchema::check(const YamlDocument& document,
+                                           std::string_view example) const {
+  const auto refused = prepared_->refused(document.value);
   if (!refused) return std::nullopt;
-  Explainer explainer(document, schema);
-  explainer.visit(document.value, schema, "");
+  Explainer explainer(document, json());
+  explainer.visit(document.value, json(), "");
   // If the walk finds nothing although valijson does, valijson's words are better than none.
   if (auto error = explainer.first()) {
     if (error->fix.empty()) error->fix = example;
@@ -281,6 +293,11 @@ std::optional<Error> check_against_schema(const YamlDocument& document,
   }
   return Error{fmt::format("not a valid scenario: {}", printable(*refused)),
                document.value_location(""), "docs/scenarios.md lists the keys and what they take"};
+}
+
+std::optional<Error> check_against_schema(const YamlDocument& document,
+                                          const nlohmann::json& schema, std::string_view example) {
+  return DocumentSchema(schema).check(document, example);
 }
 
 nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema) {

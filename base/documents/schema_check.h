@@ -6,6 +6,7 @@
 // agree.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -16,9 +17,23 @@
 
 namespace lockstep {
 
-// The first problem, in the order of the file; empty if the document is valid. The schema itself
-// must be valid (CHECK). `example`: the fix where the problem has none of its own, as
-// "docs/sweep.md shows a whole file".
+// A schema that is ready to check documents: valijson takes longer to prepare it than to check one.
+class DocumentSchema {
+ public:
+  // `schema` must be valid (CHECK).
+  explicit DocumentSchema(nlohmann::json schema);
+
+  const nlohmann::json& json() const;
+  // The first problem, in the order of the file; empty if the document is valid. `example`: the fix
+  // where the problem has none of its own, as "docs/sweep.md shows a whole file".
+  std::optional<Error> check(const YamlDocument& document, std::string_view example = {}) const;
+
+ private:
+  struct Prepared;
+  std::shared_ptr<const Prepared> prepared_;
+};
+
+// DocumentSchema::check() of a schema that is used once.
 std::optional<Error> check_against_schema(const YamlDocument& document,
                                           const nlohmann::json& schema,
                                           std::string_view example = {});

@@ -143,13 +143,13 @@ int Scenario::Train::Accumulation::of(int rank) const {
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file) {
   // Moved keys first: the schema would only call them unknown. Contradictions last: they need the
   // decoded scenario.
-  const Json schema = Json::parse(scenario_schema());
+  static const DocumentSchema schema(Json::parse(scenario_schema()));
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
   if (auto error = find_moved_key(*document)) return *error;
-  if (auto error = check_against_schema(*document, schema)) return *error;
+  if (auto error = schema.check(*document)) return *error;
   const Json value = with_kinds(document->value);
-  Scenario scenario = decode_scenario(with_defaults(value, schema), file);
+  Scenario scenario = decode_scenario(with_defaults(value, schema.json()), file);
   if (auto error = find_contradiction(*document, scenario)) return *error;
   return scenario;
 }

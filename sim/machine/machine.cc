@@ -355,8 +355,8 @@ Result<Machine> parse_machine(const std::string& text, const std::string& file) 
 }
 
 Result<Machine> machine_of(const YamlDocument& document) {
-  if (auto problem = check_against_schema(document, Json::parse(machine_schema()),
-                                          "docs/simulate-scenarios.md shows a whole file"))
+  static const DocumentSchema schema(Json::parse(machine_schema()));
+  if (auto problem = schema.check(document, "docs/simulate-scenarios.md shows a whole file"))
     return *problem;
   return MachineReader(document).read();
 }

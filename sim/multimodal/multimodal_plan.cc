@@ -432,8 +432,8 @@ std::string manifest_of(const Json& document) {
 
 Result<MultimodalPlan> read_multimodal_plan(const YamlDocument& document,
                                             const std::string& manifest) {
-  if (auto problem = check_against_schema(document, multimodal_plan_schema(),
-                                          "docs/simulate-multimodal.md shows a whole file"))
+  static const DocumentSchema schema(multimodal_plan_schema());
+  if (auto problem = schema.check(document, "docs/simulate-multimodal.md shows a whole file"))
     return *problem;
   return TowersReader(document, manifest).read();
 }

@@ -58,11 +58,11 @@ Result<PlanGrid> PlanGrid::make(const SourceFile& plan, const std::vector<Source
     name = parsed->name;
   }
   const auto check = [spots = document->spots, towers,
-                      schema = towers ? multimodal_plan_schema()
-                                      : Json::parse(plan_schema())](const Json& changed) {
-    return check_against_schema({changed, spots}, schema,
-                                towers ? "docs/reference/multimodal-plan.md has all keys"
-                                       : "docs/reference/plan.md has all keys");
+                      schema = DocumentSchema(towers ? multimodal_plan_schema()
+                                                     : Json::parse(plan_schema()))](
+                         const Json& changed) {
+    return schema.check({changed, spots}, towers ? "docs/reference/multimodal-plan.md has all keys"
+                                                 : "docs/reference/plan.md has all keys");
   };
   Variation::Subject subject{name,
                              {plan.file, document->value, check},

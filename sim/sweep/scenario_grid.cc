@@ -39,9 +39,9 @@ Result<Variation::Document> scenario_document(const SourceFile& scenario) {
   for (const char* key : {"expect", "study", "watch"}) document->value.erase(key);
   Variation::Document out{scenario.file, std::move(document->value), {}};
   out.check = [spots = std::move(document->spots),
-               schema = Json::parse(runtime::scenario_schema())](const Json& changed) {
-    return check_against_schema({changed, spots}, schema,
-                                "`lockstep scenario --schema` has all keys");
+               schema =
+                   DocumentSchema(Json::parse(runtime::scenario_schema()))](const Json& changed) {
+    return schema.check({changed, spots}, "`lockstep scenario --schema` has all keys");
   };
   return out;
 }

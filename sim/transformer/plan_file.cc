@@ -262,9 +262,8 @@ class PlanReader {
 }  // namespace
 
 Result<PlanFile> read_plan(const YamlDocument& document) {
-  static const Json schema = Json::parse(plan_schema());
-  if (auto problem =
-          check_against_schema(document, schema, "docs/simulate-workloads.md shows a whole file"))
+  static const DocumentSchema schema(Json::parse(plan_schema()));
+  if (auto problem = schema.check(document, "docs/simulate-workloads.md shows a whole file"))
     return *problem;
   return PlanReader(document).read();
 }

@@ -11,24 +11,36 @@ namespace {
 
 constexpr double kMaxBytes = 1e18;  // of a call: far beyond any, and within 64 bits
 
+// Sides of the part of a result that one processor computes at once.
+constexpr double kLong = 256, kShort = 128, kShortest = 64;
+
+// Operations of all processors in all waves, with what they compute beyond the result. Example: 110
+// tiles on 108 processors take two waves, with 51 % of the processors busy.
+double padded_flops(const CostParameters& cost, const Gemm& gemm, double rows, double columns) {
+  const auto side = [](double most, double size) {
+    return std::min(most, kShortest * std::ceil(size / kShortest));
+  };
+  const double tile_rows = side(rows, gemm.rows), tile_columns = side(columns, gemm.columns);
+  const double tiles = std::ceil(gemm.rows / tile_rows) * std::ceil(gemm.columns / tile_columns) *
+                       std::max(gemm.batch, 1.0);
+  const double waves = std::ceil(tiles / cost.processors);
+  return waves * cost.processors * 2 * tile_rows * tile_columns * gemm.depth;
+}
+
 }  // namespace
 
 double gemm_seconds(const CostParameters& cost, const Gemm& gemm, bool fp8) {
-  constexpr double kTile = 128;  // rows and columns of the result that one processor computes
-  const double tiles =
-      std::ceil(gemm.rows / kTile) * std::ceil(gemm.columns / kTile) * std::max(gemm.batch, 1.0);
-  // Example: 110 tiles on 108 processors take two waves, with 51 % of the processors busy.
-  const double waves = std::ceil(tiles / cost.processors);
-  const double filled = tiles / (waves * cost.processors);
-  // What is not faster in 8 bits: loading and storing at the ends of a tile.
   const double speed = fp8 ? cost.fp8_gain : 1;
-  const double efficiency =
-      cost.gemm_efficiency * filled * gemm.depth / (gemm.depth + speed * cost.gemm_half_depth);
+  // What is not faster in 8 bits: loading and storing at the ends of a tile.
+  const double rate = cost.peak_flops * speed * cost.gemm_efficiency * gemm.depth /
+                      (gemm.depth + speed * cost.gemm_half_depth);
+  const double computing =
+      std::min(padded_flops(cost, gemm, kLong, kShort), padded_flops(cost, gemm, kShort, kLong)) /
+      rate;
   const double bytes =
       2 * gemm.batch *
       (gemm.rows * gemm.depth + gemm.depth * gemm.columns + gemm.rows * gemm.columns);
-  return std::max(gemm.flops() / (cost.peak_flops * speed * efficiency),
-                  traffic_seconds(cost, bytes));
+  return std::max(computing, traffic_seconds(cost, bytes));
 }
 
 double traffic_seconds(const CostParameters& cost, double bytes) {

@@ -16,10 +16,13 @@ struct Gemm {
   double flops() const { return 2 * rows * columns * depth * batch; }
 };
 
-// Time of a product. Tiles of 128 x 128 go to the processors in waves, and the last wave may be
-// mostly empty (NVIDIA, "Matrix multiplication background user's guide", wave quantization). A
-// short inner dimension does not fill the pipeline of loads. At least the time to read and write
-// the 16-bit operands. With `fp8`, of 8-bit operands, multiplying is `fp8_gain` times as fast.
+// Time of a product. Each processor computes a tile of 256 x 128 or 128 x 256 of the result, the
+// sizes at which cuBLAS is the most efficient, whichever takes less time; where the result is
+// narrower, so is the tile, in steps of 64. A tile at the edge takes as long as a whole one. Tiles
+// go to the processors in waves, and the last wave may be mostly empty (NVIDIA, "Matrix
+// multiplication background user's guide", tile and wave quantization). A short inner dimension
+// does not fill the pipeline of loads. At least the time to read and write the 16-bit operands.
+// With `fp8`, of 8-bit operands, multiplying is `fp8_gain` times as fast.
 double gemm_seconds(const CostParameters& cost, const Gemm& gemm, bool fp8 = false);
 
 // Time of element-wise kernels that read and write `bytes` in total.

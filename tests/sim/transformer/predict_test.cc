@@ -26,6 +26,45 @@ TEST(Gemm, RunsInWaves) {
   EXPECT_NEAR(gemm_seconds(cost, {216 * 128.0, 128, 4096}) / one, 2, 1e-9);
 }
 
+// In waves of 108 tiles of 256 x 128, all of them busy.
+double waves_of(const Gemm& gemm) {
+  CostParameters cost = plain();
+  cost.memory_bandwidth = 1e14;
+  const double one = 108 * 2.0 * 256 * 128 * gemm.depth / 312e12;
+  return gemm_seconds(cost, gemm) / one * gemm.depth / (gemm.depth + 1);
+}
+
+// 128 tiles are two waves; of 128 x 128 the 256 tiles would be three waves of half the time.
+TEST(Gemm, HasTilesOfTwoSquares) {
+  EXPECT_NEAR(waves_of({4096, 1024, 4096}), 2, 1e-9);
+  EXPECT_NEAR(waves_of({256 * 108, 128, 4096}), 1, 1e-9);
+  // Three rows of 36 lying tiles, or 36 columns of three standing ones.
+  EXPECT_NEAR(waves_of({384, 256 * 36, 4096}), 1, 1e-9);
+  EXPECT_NEAR(waves_of({256 * 36, 384, 4096}), 1, 1e-9);
+  // 54 products of two tiles.
+  EXPECT_NEAR(waves_of({256, 256, 4096, 54}), 1, 1e-9);
+}
+
+TEST(Gemm, TilesAtTheEdgeTakeAsLongAsWholeOnes) {
+  EXPECT_NEAR(waves_of({256 * 108 - 100, 128, 4096}), 1, 1e-9);
+  EXPECT_NEAR(waves_of({256 * 108, 65, 4096}), 1, 1e-9);
+  // Of a narrower result they are narrower.
+  EXPECT_NEAR(waves_of({256 * 108, 64, 4096}), 0.5, 1e-9);
+}
+
+TEST(Gemm, MoreRowsOrColumnsNeverTakeLess) {
+  for (const double other : {40.0, 128.0, 1000.0, 12288.0}) {
+    double rows_before = 0, columns_before = 0;
+    for (double size = 16; size < 6000; size += 16) {
+      const double rows = waves_of({size, other, 512}), columns = waves_of({other, size, 512});
+      EXPECT_GE(rows, rows_before * (1 - 1e-12)) << size << " x " << other;
+      EXPECT_GE(columns, columns_before * (1 - 1e-12)) << other << " x " << size;
+      rows_before = rows;
+      columns_before = columns;
+    }
+  }
+}
+
 TEST(Gemm, HalfOfTheEfficiencyIsLeftAtTheHalfDepth) {
   CostParameters cost = plain();
   cost.gemm_half_depth = 512;

@@ -23,9 +23,9 @@
 #include "runtime/forecast/calibrate.h"
 #include "runtime/launch/this_machine.h"
 #include "sim/machine/machine.h"
+#include "sim/measured/evaluation.h"
+#include "sim/measured/measured_table.h"
 #include "sim/transformer/calibration.h"
-#include "sim/transformer/evaluation.h"
-#include "sim/transformer/measured_table.h"
 
 namespace lockstep::cli {
 namespace {

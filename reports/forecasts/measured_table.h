@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "sim/transformer/evaluation.h"
+#include "sim/measured/evaluation.h"
 
 namespace lockstep::reports {
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/check.h"
+#include "sim/measured/evaluation.h"
+#include "sim/measured/measured_table.h"
 #include "sim/transformer/calibration.h"
-#include "sim/transformer/evaluation.h"
-#include "sim/transformer/measured_table.h"
 #include "sim/transformer/predict.h"
 #include "tests/fuzz/targets.h"
 

@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files/read_file.h"
+#include "sim/measured/evaluation.h"
 #include "sim/transformer/calibration.h"
-#include "sim/transformer/evaluation.h"
 #include "tests/sim/transformer/small_transformer.h"
 
 namespace lockstep::sim {

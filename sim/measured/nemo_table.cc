@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "sim/transformer/table_row.h"
+#include "sim/measured/table_row.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {

@@ -1,4 +1,4 @@
-#include "sim/transformer/table_row.h"
+#include "sim/measured/table_row.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "sim/transformer/evaluation.h"
+#include "sim/measured/evaluation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "sim/transformer/measured_table.h"
+#include "sim/measured/measured_table.h"
 
 #include <cstddef>
 #include <string>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
-#include "sim/transformer/table_row.h"
+#include "sim/measured/table_row.h"
 
 namespace lockstep::sim {
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files/read_file.h"
-#include "sim/transformer/evaluation.h"
+#include "sim/measured/evaluation.h"
 #include "sim/transformer/plan_forecast.h"
 
 namespace lockstep::sim {

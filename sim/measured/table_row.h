@@ -12,7 +12,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
-#include "sim/transformer/measured_table.h"
+#include "sim/measured/measured_table.h"
 
 namespace lockstep::sim {
 

@@ -10,7 +10,7 @@
 #include "base/numbers.h"
 #include "base/quantities.h"
 #include "base/text.h"
-#include "sim/transformer/table_row.h"
+#include "sim/measured/table_row.h"
 
 namespace lockstep::sim {
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/transformer/measured_table.h"
+#include "sim/measured/measured_table.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 

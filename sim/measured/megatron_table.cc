@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/transformer/table_row.h"
+#include "sim/measured/table_row.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {

@@ -7,8 +7,8 @@
 
 #include "base/result.h"
 #include "sim/machine/machine.h"
+#include "sim/measured/measured_table.h"
 #include "sim/transformer/calibration.h"
-#include "sim/transformer/measured_table.h"
 #include "sim/transformer/predict.h"
 
 namespace lockstep::sim {

@@ -92,15 +92,19 @@ std::vector<NamedFigure> description(const MultimodalForecast& f) {
 
 std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
   std::vector<NamedFigure> out = {
-      {"step time", step_time_text(f.seconds, f.least_seconds, f.most_seconds)},
-      {"drawn steps", fmt::format("{} to {}, by what their batches hold", duration_text(f.shortest),
-                                  duration_text(f.longest))},
+      {"step time", step_time_text(f.seconds, f.least_seconds, f.most_seconds)}};
+  if (f.longest > f.shortest)
+    out.push_back(
+        {"drawn steps", fmt::format("{} to {}, by what their batches hold",
+                                    duration_text(f.shortest), duration_text(f.longest))});
+  const std::vector<NamedFigure> rates = {
       {"tokens/s",
        fmt::format("{}, {} per GPU, without padding", number_text(f.tokens_per_second),
                    number_text(f.tokens_per_second / static_cast<double>(f.plan.gpus)))},
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)},
       {"lost", fmt::format("{} of the GPUs' time", percent(f.lost.total()))}};
+  out.insert(out.end(), rates.begin(), rates.end());
   constexpr double kWorthALine = 0.0005;  // 0.05 %
   if (f.padding > kWorthALine)
     out.push_back({"padding", fmt::format("{} of the LLM's tokens", percent(f.padding))});

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr const char* kTwoTowers = R"(plan: 1
@@ -69,6 +70,7 @@ TEST_F(SimulateTowers, TheIntervalIsTheCalibrations) {
   EXPECT_GT(seconds / least, 1.01);
   EXPECT_NEAR(seconds / least, most / seconds, 1e-9);
   EXPECT_THAT(all["rests_on"].dump(), HasSubstr("of their prediction, all of language models"));
+  EXPECT_THAT(simulate({"--set", "steps=1"}).out, Not(HasSubstr("drawn steps")));
 }
 
 // The plan does not say what a GPU has; the machine does. Just above it is an answer of its own.

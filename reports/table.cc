@@ -38,6 +38,11 @@ std::string attribute_if(std::string_view name, std::string_view value) {
   return value.empty() ? "" : fmt::format(" {}=\"{}\"", name, html::text(value));
 }
 
+// Of columns that stand side by side.
+std::size_t together(const std::vector<std::size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), kBetween.size() * (widths.size() - 1));
+}
+
 }  // namespace
 
 std::vector<Column> columns(const std::vector<std::string>& words,
@@ -64,14 +69,11 @@ std::vector<std::size_t> Table::widths() const {
   return out;
 }
 
-std::size_t Table::width() const {
-  const std::vector<std::size_t> all = widths();
-  return std::accumulate(all.begin(), all.end(), kBetween.size() * (columns_.size() - 1));
-}
+std::size_t Table::width() const { return together(widths()); }
 
 std::string Table::text(std::size_t width, std::size_t indent) const {
   std::vector<std::size_t> widths = this->widths();
-  std::size_t all = indent + this->width();
+  std::size_t all = indent + together(widths);
   // The widest column of words loses a letter as long as the lines are too wide. Numbers are never
   // cut: a figure without its end is another one.
   for (; all > width; --all) {

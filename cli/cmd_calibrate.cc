@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include <fmt/core.h>
@@ -14,6 +13,7 @@
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "base/tool_version.h"
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
@@ -119,7 +119,7 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   options.ranks = command.ranks;
   options.repeats = command.repeats;
   // 0: the system does not say.
-  options.cores = std::max(1U, std::thread::hardware_concurrency());
+  options.cores = static_cast<std::int64_t>(processors());
   options.quiet = command.quiet;
   const Result<runtime::Calibration> measured = runtime::calibrate(options, interrupts);
   // First: after Ctrl-C the error says only that a job ended early.

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "base/result.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "base/tool_version.h"
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
@@ -58,9 +58,7 @@ struct SweepCommand {
   bool quiet = false;
 
   std::optional<int> asked_steps() const { return steps > 0 ? std::optional(steps) : std::nullopt; }
-  std::size_t workers_or_all() const {
-    return workers > 0 ? workers : std::max<std::size_t>(1, std::thread::hardware_concurrency());
-  }
+  std::size_t workers_or_all() const { return workers > 0 ? workers : processors(); }
   std::optional<bool> on_meta() const {
     return meta || no_meta ? std::optional(meta) : std::nullopt;
   }

@@ -2,12 +2,12 @@
 // much.
 #include <algorithm>
 #include <string_view>
-#include <thread>
 
 #include <fmt/core.h>
 
 #include "base/numbers.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "cli/cmd_simulate.h"
 
 namespace lockstep::cli {
@@ -82,8 +82,7 @@ Result<sim::TrialOptions> trial_options(const TrialsCommand& command) {
   sim::TrialOptions out;
   out.trials = static_cast<std::size_t>(command.trials);
   out.seed = command.seed;
-  out.threads = command.jobs > 0 ? static_cast<std::size_t>(command.jobs)
-                                 : std::max(1U, std::thread::hardware_concurrency());
+  out.threads = command.jobs > 0 ? static_cast<std::size_t>(command.jobs) : processors();
   out.jitter = *jitter;
   out.redraw_batches = command.redraw_batches;
   return out;

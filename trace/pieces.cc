@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +15,7 @@
 #include "base/files/read_file.h"
 #include "base/large_pages.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "trace/formats/ring/reader.h"
 #include "trace/utf16.h"
 
@@ -222,28 +221,16 @@ std::size_t share_of_bytes(const std::vector<FoundFile>& files, std::size_t thre
 std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const ReadingPlan& plan,
                                unsigned threads, Tables& tables) {
   constexpr std::size_t kFilesPerThread = 4;  // below that a thread costs more than it saves
-  const std::size_t wanted = threads != 0 ? threads : std::thread::hardware_concurrency();
+  const std::size_t wanted = threads != 0 ? threads : processors();
   const std::size_t n =
       std::clamp<std::size_t>(files.size() / kFilesPerThread, 1, std::max<std::size_t>(wanted, 1));
   std::vector<Tables> own(n - 1);
   std::vector<std::vector<Piece>> shares(n);
-  std::vector<std::thread> running;
   std::atomic<std::size_t> next = 0;
   const std::size_t bytes = share_of_bytes(files, n);
-  std::vector<std::exception_ptr> failed(n);  // an exception must not leave a thread (bad_alloc)
-  const auto read = [&](std::size_t i) {
-    try {
-      shares[i] = read_share(files, next, bytes, plan, i == 0 ? tables : own[i - 1]);
-    } catch (...) {
-      failed[i] = std::current_exception();
-    }
-  };
-  for (std::size_t i = 1; i < n; ++i) running.emplace_back(read, i);
-  read(0);
-  for (std::thread& thread : running) thread.join();
-  for (const std::exception_ptr& failure : failed) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  on_threads(n, [&](std::size_t i) {
+    shares[i] = read_share(files, next, bytes, plan, i == 0 ? tables : own[i - 1]);
+  });
   std::vector<Piece> pieces = std::move(shares[0]);
   for (std::size_t i = 1; i < n; ++i) {
     for (Piece& piece : shares[i]) {

@@ -3,7 +3,6 @@
 #include <csignal>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +10,7 @@
 
 #include "base/files/read_file.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "runtime/data/data_check.h"
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/npy.h"
@@ -73,7 +73,7 @@ struct DataCommands::Options {
   std::vector<std::string> manifest;
   std::string vocab;
   std::size_t show = 20;
-  int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int workers = static_cast<int>(processors());
   std::size_t max_length = kDefaultMaxLength;
   SamplerOptions sampling;
   bool no_shuffle = false;

@@ -7,7 +7,6 @@
 #include <numbers>
 #include <optional>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/splitmix.h"
+#include "base/threads.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/machine/simulated_job.h"
 
@@ -327,18 +327,14 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   // Threads take trials from a counter. Results do not depend on which thread runs which.
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
-  const auto run_some = [&](bool asks) {
-    for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
-      out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
-      if (asks && stop()) stopped = true;
-    }
-  };
-  std::vector<std::thread> others;
-  for (std::size_t i = 1; i < std::min(options.threads, options.trials); ++i)
-    others.emplace_back(run_some, false);
-  // The calling thread works too, and is the only one that calls `stop`.
-  run_some(true);
-  for (std::thread& other : others) other.join();
+  on_threads(
+      std::min(std::max<std::size_t>(options.threads, 1), options.trials), [&](std::size_t thread) {
+        for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
+          out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
+          // The calling thread is the only one that calls `stop`.
+          if (thread == 0 && stop()) stopped = true;
+        }
+      });
   if (stopped) return Error{"the trials were interrupted", {}, ""};
   return out;
 }

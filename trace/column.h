@@ -37,11 +37,8 @@ class Column {
   // The elements, to change them: from now on no copy shares them. O(size) where one did, so take
   // it once for many changes.
   std::vector<T>& own() {
-    if (elements_ == nullptr) {
-      elements_ = std::make_shared<std::vector<T>>();
-    } else if (elements_.use_count() > 1) {
-      elements_ = std::make_shared<std::vector<T>>(*elements_);
-    }
+    if (elements_ == nullptr || elements_.use_count() > 1) [[unlikely]]
+      take_own();
     return *elements_;
   }
   void push_back(T element) { own().push_back(std::move(element)); }
@@ -55,10 +52,13 @@ class Column {
   bool is_shared() const { return elements_.use_count() > 1; }
 
  private:
-  const std::vector<T>& all() const {
-    static const std::vector<T> kNone_;
-    return elements_ == nullptr ? kNone_ : *elements_;
+  const std::vector<T>& all() const { return elements_ == nullptr ? kNone_ : *elements_; }
+  [[gnu::noinline]] void take_own() {
+    elements_ = elements_ == nullptr ? std::make_shared<std::vector<T>>()
+                                     : std::make_shared<std::vector<T>>(*elements_);
   }
+
+  inline static const std::vector<T> kNone_;
 
   std::shared_ptr<std::vector<T>> elements_;
 };

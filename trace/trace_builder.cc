@@ -90,6 +90,7 @@ TraceBuilder::Problem TraceBuilder::add_issue(const Call& call, bool point_to_po
 Call* TraceBuilder::find_call(std::int64_t id) {
   std::vector<Call>& calls = trace_.calls.own();
   if (calls.empty() || id < calls.front().id || id > calls.back().id) return nullptr;
+  if (calls.back().id == id) return &calls.back();
   // Ids without gaps are an index.
   const auto guess = static_cast<std::size_t>(id - calls.front().id);
   if (guess < calls.size() && calls[guess].id == id) return &calls[guess];

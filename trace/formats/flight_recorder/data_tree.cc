@@ -10,24 +10,24 @@ DataTree::Value DataTree::copied_string(std::string s) {
   return string(own_strings_.back());
 }
 
-void DataTree::grow(Container& c, std::span<const Value> items) {
+void DataTree::add_more(Container& c, std::span<const Value> items) {
   const std::size_t size = c.size + items.size();
   if (size > c.capacity) {
     // A container at the end of the array grows in place. Any other one moves to the end, and
     // doubles, so that items cost O(1) on average; its old space is lost.
     const bool at_end = c.begin + c.capacity == values_.size();
-    const std::size_t old_begin = c.begin;
     const std::size_t capacity = std::max(size, std::size_t{c.size} * 2);
-    if (!at_end) c.begin = values_.size();
-    values_.resize(c.begin + capacity);
-    if (!at_end) {
-      std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(old_begin), c.size,
-                  values_.begin() + static_cast<std::ptrdiff_t>(c.begin));
+    if (at_end) {
+      values_.add(capacity - c.capacity);
+    } else {
+      values_.add(capacity);
+      const std::size_t begin = values_.size() - capacity;
+      std::copy_n(values_.data() + c.begin, c.size, values_.data() + begin);
+      c.begin = begin;
     }
     c.capacity = static_cast<std::uint32_t>(capacity);
   }
-  std::copy(items.begin(), items.end(),
-            values_.begin() + static_cast<std::ptrdiff_t>(c.begin + c.size));
+  std::copy(items.begin(), items.end(), values_.data() + c.begin + c.size);
   c.size = static_cast<std::uint32_t>(size);
 }
 

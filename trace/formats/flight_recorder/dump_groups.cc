@@ -67,9 +67,9 @@ void DumpGroups::read_config(const Value& config, TraceBuilder& builder) {
 
 GroupId DumpGroups::named(const Value& name) {
   if (!name.is(DataTree::Kind::string)) return {};
-  const auto [known, is_new] = named_.try_emplace(name.number());
-  if (is_new) known->second = tables_.groups.intern(std::string(tree_.text(name)));
-  return known->second;
+  std::optional<GroupId>& known = named_[name.number()];
+  if (!known) known = tables_.groups.intern(std::string(tree_.text(name)));
+  return *known;
 }
 
 bool DumpGroups::link(std::int64_t pg_id, GroupId group) {

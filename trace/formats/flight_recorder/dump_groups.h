@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,7 +35,9 @@ class DumpGroups {
  public:
   DumpGroups(const DataTree& tree, VisitBudget& visits, DumpNames& names, Tables& tables,
              RankTrace& trace)
-      : tree_(tree), visits_(visits), names_(names), tables_(tables), trace_(trace) {}
+      : tree_(tree), visits_(visits), names_(names), tables_(tables), trace_(trace) {
+    named_.resize(tree.string_count());
+  }
 
   // pg_config: {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, …}. The ranks
   // are a string. Adds the groups to the trace, by `builder`. O(bytes).
@@ -67,7 +70,7 @@ class DumpGroups {
   Tables& tables_;
   RankTrace& trace_;
   std::map<GroupId, DumpGroup> groups_;
-  std::unordered_map<std::uint32_t, GroupId> named_;  // by the name's number in the tree
+  std::vector<std::optional<GroupId>> named_;  // by the name's number in the tree
   std::unordered_map<std::int64_t, GroupId> by_pg_id_;
   std::int32_t least_world_ = 0;
 };

@@ -429,7 +429,45 @@ class DumpReader {
     return tables_.name_lists.intern(scratch_types_);
   }
 
+  // Entries repeat each other, since each step makes the same calls: what an entry says is looked
+  // up first, and made a signature only where it is new. O(sizes).
   SignatureId signature(const DumpEntry& entry, const Operation& operation) {
+    const SaidId id = said_.intern(said_of(entry));
+    if (id.value >= signatures_.size()) signatures_.resize(said_.size());
+    SignatureId& known = signatures_[id.value];
+    if (known == SignatureId{}) known = make_signature(entry, operation);
+    return known;
+  }
+
+  // What a signature is made of, as one list: the name, the dimensions and the types, by their
+  // numbers in the tree.
+  const IntList& said_of(const DumpEntry& entry) {
+    // Below any number of a string; a dimension below 0 is no dimension, whatever it is.
+    constexpr std::int64_t kNothing = -1, kEndOfTensor = -2, kEndOfSide = -3;
+    const auto number_of = [](const Value& v) {
+      return v.is(ValueKind::string) ? std::int64_t{v.number()} : kNothing;
+    };
+    IntList& out = scratch_said_;
+    out.assign(1, number_of(entry[DumpKey::profiling_name]));
+    for (const DumpKey side : {DumpKey::input_sizes, DumpKey::output_sizes}) {
+      for (const Value& tensor : tree_.items(entry[side])) {
+        const auto dims = tree_.items(tensor);
+        if (!visits_.spend(dims.size() + 1)) break;
+        for (const Value& dim : dims) out.push_back(std::max(dim.integer(kNothing), kNothing));
+        out.push_back(kEndOfTensor);
+      }
+      out.push_back(kEndOfSide);
+    }
+    for (const DumpKey side : {DumpKey::input_dtypes, DumpKey::output_dtypes}) {
+      const auto types = tree_.items(entry[side]);
+      if (!visits_.spend(types.size())) break;
+      for (const Value& type : types) out.push_back(number_of(type));
+      out.push_back(kEndOfSide);
+    }
+    return out;
+  }
+
+  SignatureId make_signature(const DumpEntry& entry, const Operation& operation) {
     Signature s;
     s.op = operation.op;
     if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
@@ -480,8 +518,11 @@ class DumpReader {
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;
   bool only_gloo_ = true;
+  using SaidId = StrongId<struct SaidTag, std::uint32_t>;
+  Interner<IntList, SaidId, IntListHash> said_;
+  std::vector<SignatureId> signatures_;  // by SaidId; the empty one: not made yet
   std::vector<StringId> scratch_types_;
-  IntList scratch_sizes_;
+  IntList scratch_sizes_, scratch_said_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "base/threads.h"
 #include "trace/groups.h"
 #include "trace/signature.h"
 #include "trace/trace_builder.h"
@@ -82,31 +83,50 @@ void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int
   }
 }
 
+// What a dump uses, and the size that its job has at least.
+struct Uses {
+  std::int32_t world = 0;
+  std::set<GroupId> groups, point_to_point;
+};
+
+Uses uses_of(const RankTrace& trace, const Tables& tables) {
+  Uses out;
+  out.world = trace.rank.value + 1;
+  if (trace.world_size < kMaxWorldSize) out.world = std::max(out.world, trace.world_size);
+  for (const auto& membership : trace.groups)
+    out.world = std::max(out.world, membership.ranks.highest().value + 1);
+  GroupId last;
+  for (const Call& call : trace.calls) {
+    if (call.group != last || out.groups.empty()) out.groups.insert(call.group);
+    last = call.group;
+    if (!trace.occurs.messages) continue;
+    out.world = std::max(out.world, call.peer.value + 1);
+    if (tables.is_message(call)) out.point_to_point.insert(call.group);
+  }
+  return out;
+}
+
 }  // namespace
 
 void link_dumps(std::span<RankTrace> traces, Tables& tables) {
-  std::int32_t world = 0;  // the largest rank of any file name, group or peer, plus one
+  // What each trace shows by itself; its world is the largest rank of any file name, group or peer,
+  // plus one.
+  std::vector<Uses> by_trace(traces.size());
+  std::size_t calls = 0;
+  for (const RankTrace& trace : traces) calls += trace.calls.size();
+  for_each_index(traces.size(), calls,
+                 [&](std::size_t t) { by_trace[t] = uses_of(traces[t], tables); });
+  std::int32_t world = 0;
   std::map<GroupId, std::vector<Rank>> users, listed;
   std::set<GroupId> point_to_point;
-  for (const RankTrace& trace : traces) {
-    world = std::max(world, trace.rank.value + 1);
-    if (trace.world_size < kMaxWorldSize) world = std::max(world, trace.world_size);
-    for (const auto& membership : trace.groups) {
-      world = std::max(world, membership.ranks.back().value + 1);
-      for (const Rank r : membership.ranks) world = std::max(world, r.value + 1);
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    world = std::max(world, by_trace[t].world);
+    for (const auto& membership : traces[t].groups)
       listed.try_emplace(membership.group, membership.ranks);
-    }
-    std::set<GroupId> used;
-    GroupId last;  // most calls follow one of the same group
-    for (const Call& call : trace.calls) {
-      if (call.group != last || used.empty()) used.insert(call.group);
-      last = call.group;
-      if (!trace.occurs.messages) continue;
-      world = std::max(world, call.peer.value + 1);
-      if (tables.is_message(call)) point_to_point.insert(call.group);
-    }
-    for (const GroupId group : used) users[group].push_back(trace.rank);
+    for (const GroupId group : by_trace[t].groups) users[group].push_back(traces[t].rank);
+    point_to_point.merge(by_trace[t].point_to_point);
   }
+  for (auto& [group, ranks] : users) std::sort(ranks.begin(), ranks.end());
   const auto gloo_or_empty = [](const RankTrace& trace) { return trace.backend != "nccl"; };
   const bool any_gloo = std::any_of(traces.begin(), traces.end(),
                                     [](const RankTrace& t) { return t.backend == "gloo"; });
@@ -125,10 +145,9 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
     // A group that no pg_config lists has the ranks that used it as members.
     std::set<GroupId> own;
     for (const auto& membership : trace.groups) own.insert(membership.group);
-    for (auto& [group, ranks] : users) {
-      std::sort(ranks.begin(), ranks.end());
+    for (const auto& [group, ranks] : users) {
       if (own.contains(group) || listed.contains(group)) continue;
-      if (std::find(ranks.begin(), ranks.end(), trace.rank) == ranks.end()) continue;
+      if (!std::binary_search(ranks.begin(), ranks.end(), trace.rank)) continue;
       trace.groups.push_back({group, ranks, {}});
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -41,6 +42,7 @@ enum class DumpKey : std::uint8_t {
   retired,
   is_p2p,
 };
+inline constexpr std::size_t kDumpKeys = static_cast<std::size_t>(DumpKey::is_p2p) + 1;
 
 DumpKey dump_key(std::string_view name);
 
@@ -168,7 +170,7 @@ struct DumpEntry {
   }
 
   inline static const DataTree::Value kNothing = DataTree::none();
-  std::array<const DataTree::Value*, 32> fields;
+  std::array<const DataTree::Value*, kDumpKeys> fields;
 };
 
 }  // namespace lockstep::trace

@@ -327,6 +327,10 @@ class Machine {
       } else if (opcode == kEmptyList) {
         *top++ = tree().list();
         ++at;
+        if (*at == kMark) {  // nearly always
+          marks_.push_back(static_cast<std::size_t>(top - base));
+          ++at;
+        }
       } else if (opcode == kAppends || opcode == kSetItems) {
         top_ = static_cast<std::size_t>(top - base);
         add_to_container(opcode == kAppends ? ValueKind::list : ValueKind::dict);
@@ -350,6 +354,12 @@ class Machine {
         ++at;
       } else if (opcode == kNewTrue || opcode == kNewFalse) {
         *top++ = DataTree::boolean(opcode == kNewTrue);
+        ++at;
+      } else if (opcode == kTuple2) {  // a process group: its name and what it is
+        top_ = static_cast<std::size_t>(top - base);
+        collect_tuple(2);
+        if (stopped_) break;
+        top = base + top_;
         ++at;
       } else if (opcode == kEmptyDict) {
         *top++ = tree().dict();

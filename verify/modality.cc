@@ -12,6 +12,7 @@ Modalities::Modalities(const trace::Run& run) : run_(run), ranks_(run.ranks.size
   bool micro_batches = false;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const trace::RankTrace& trace = run.ranks[r];
+    if (trace.modalities.empty()) continue;
     Marked* last = nullptr;
     for (const trace::Event& event : trace.events) {
       if (event.kind == trace::EventKind::modality) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/threads.h"
 #include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
@@ -282,9 +283,9 @@ void stay_in_newest_calls(const Advance& at, std::vector<Position>& positions) {
 
 std::vector<Position> final_positions(const Advance& at) {
   const Positions positions(at);
-  std::vector<Position> out;
-  out.reserve(at.run().ranks.size());
-  for (std::uint32_t r = 0; r < at.run().ranks.size(); ++r) out.push_back(positions.of(r));
+  std::vector<Position> out(at.run().ranks.size());
+  for_each_index(out.size(), at.run().event_count(),
+                 [&](std::size_t r) { out[r] = positions.of(static_cast<std::uint32_t>(r)); });
   const bool devices = at.queues() && at.options().semantics == CallSemantics::nccl;
   if (devices && !at.knows_completion()) stay_in_newest_calls(at, out);
   return out;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "base/text.h"
+#include "base/threads.h"
 
 namespace lockstep::verify {
 
@@ -40,29 +42,32 @@ std::vector<trace::RankList> members_by_group(const trace::Run& run) {
   return out;
 }
 
-// Starts the rank's stream with room for as many calls as the previous member issued: members
-// usually issue equally many. One long stream can thus make at most one other one too large.
-void begin_stream(std::vector<Stream>& streams, std::uint32_t rank_index) {
-  const std::size_t expected = streams.empty() ? 0 : streams.back().calls.size();
-  Stream& stream = streams.emplace_back();
-  stream.rank_index = rank_index;
-  stream.calls.reserve(expected);
+// A rank's collectives by group, its groups in the order of their first calls.
+std::vector<std::pair<trace::GroupId, Stream>> streams_of(const trace::Run& run, std::uint32_t r) {
+  std::vector<std::pair<trace::GroupId, Stream>> out;
+  std::unordered_map<trace::GroupId, std::size_t> places;  // in `out`
+  const std::vector<trace::Call>& calls = run.ranks[r].calls;
+  for (std::uint32_t c = 0; c < calls.size(); ++c) {
+    const trace::Call& call = calls[c];
+    if (run.tables.is_message(call)) continue;
+    const auto [place, is_new] = places.try_emplace(call.group, out.size());
+    if (is_new) out.emplace_back(call.group, Stream{}).second.rank_index = r;
+    Stream& stream = out[place->second].second;
+    stream.calls.push_back(c);
+    stream.hash = with_call(stream.hash, call);
+  }
+  return out;
 }
 
 // Every rank's collectives by group; the streams of a group by rank.
 std::vector<std::vector<Stream>> collect_streams(const trace::Run& run) {
+  std::vector<std::vector<std::pair<trace::GroupId, Stream>>> by_rank(run.ranks.size());
+  for_each_index(by_rank.size(), run.event_count(), [&](std::size_t r) {
+    by_rank[r] = streams_of(run, static_cast<std::uint32_t>(r));
+  });
   std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
-  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    const trace::RankTrace& trace = run.ranks[r];
-    for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
-      const trace::Call& call = trace.calls[c];
-      if (run.tables.is_message(call)) continue;
-      std::vector<Stream>& streams = by_group[call.group.value];
-      if (streams.empty() || streams.back().rank_index != r) begin_stream(streams, r);
-      Stream& stream = streams.back();
-      stream.calls.push_back(c);
-      stream.hash = with_call(stream.hash, call);
-    }
+  for (auto& streams : by_rank) {
+    for (auto& [group, stream] : streams) by_group[group.value].push_back(std::move(stream));
   }
   return by_group;
 }
@@ -78,13 +83,27 @@ bool same_calls(const trace::Run& run, const Stream& a, const Stream& b) {
       });
 }
 
-// Puts equal streams into classes. O(calls) expected.
+// Puts equal streams into classes, by their first streams. O(calls) expected.
 void classify(const trace::Run& run, GroupStreams& group) {
+  std::vector<Stream>& streams = group.streams;
+  std::unordered_map<std::uint64_t, std::uint32_t> first_by_hash;
+  std::size_t calls = 0;
+  for (std::uint32_t s = 0; s < streams.size(); ++s) {
+    first_by_hash.try_emplace(streams[s].hash, s);
+    calls += streams[s].calls.size();
+  }
+  // Nearly always the streams of a hash are equal; whether they are takes the time.
+  std::vector<std::uint8_t> is_as_first(streams.size());
+  for_each_index(streams.size(), calls, [&](std::size_t s) {
+    const Stream& first = streams[first_by_hash.at(streams[s].hash)];
+    is_as_first[s] = &first == &streams[s] || same_calls(run, first, streams[s]) ? 1 : 0;
+  });
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> classes_by_hash;
-  for (std::uint32_t s = 0; s < group.streams.size(); ++s) {
-    auto& candidates = classes_by_hash[group.streams[s].hash];
+  for (std::uint32_t s = 0; s < streams.size(); ++s) {
+    std::vector<std::uint32_t>& candidates = classes_by_hash[streams[s].hash];
     const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::uint32_t c) {
-      return same_calls(run, group.streams[group.classes[c].streams[0]], group.streams[s]);
+      if (c == candidates.front()) return is_as_first[s] != 0;
+      return same_calls(run, streams[group.classes[c].streams[0]], streams[s]);
     });
     if (same != candidates.end()) {
       group.classes[*same].streams.push_back(s);

@@ -91,8 +91,7 @@ std::vector<NamedFigure> description(const MultimodalForecast& f) {
 }
 
 std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
-  std::vector<NamedFigure> out = {
-      {"step time", step_time_text(f.seconds, f.least_seconds, f.most_seconds)}};
+  std::vector<NamedFigure> out = {{"step time", step_time_text(f.seconds, f.range)}};
   if (f.longest > f.shortest)
     out.push_back(
         {"drawn steps", fmt::format("{} to {}, by what their batches hold",
@@ -111,7 +110,7 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
   if (f.cut > kWorthALine)
     out.push_back({"cut off", fmt::format("{} of the samples' tokens do not fit", percent(f.cut))});
   if (f.goodput) out.push_back({"goodput", goodput_text(*f.goodput, f.tokens_per_second)});
-  out.push_back({"memory", bytes_text(f.memory_bytes())});
+  out.push_back({"memory", bytes_text(f.need.bytes)});
   return out;
 }
 
@@ -247,13 +246,8 @@ Json place_memory_json(const sim::PlaceMemory& place) {
 }
 
 Json gpu_memory_json(const MultimodalForecast& f) {
-  Json out = {{"bytes", f.memory_bytes()}, {"fullest", printable(f.memory[f.fullest].name)}};
-  if (f.gpu_memory) {
-    out["gpu_bytes"] = f.gpu_memory->value;
-    out["fits"] = f.missing_bytes() == 0;
-    out["surely_too_large"] = f.surely_too_large();
-    out["missing_bytes"] = f.missing_bytes();
-  }
+  Json out = {{"bytes", f.need.bytes}, {"fullest", printable(f.memory[f.fullest].name)}};
+  add_fit(out, f.need);
   for (const sim::PlaceMemory& place : f.memory) out["places"].push_back(place_memory_json(place));
   return out;
 }
@@ -312,7 +306,7 @@ std::string memory_chart(const MultimodalForecast& f) {
     constexpr std::size_t kMaxBars = 32;
     if (bars.size() < kMaxBars) bars.push_back({printable(place.name), parts});
   }
-  return html::stacked_bars("memory of a GPU of each place", series, bars, f.memory_bytes()) +
+  return html::stacked_bars("memory of a GPU of each place", series, bars, f.need.bytes) +
          table.html("memory by tower");
 }
 
@@ -360,9 +354,7 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
 std::string multimodal_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   std::vector<NamedFigure> headlines = tower_headlines(f);
-  if (f.gpu_memory)
-    headlines.push_back({"", fit_text(*f.gpu_memory, f.memory_bytes(), f.surely_too_large(),
-                                      printable(f.memory[f.fullest].name))});
+  if (f.need.gpu) headlines.push_back({"", fit_text(f.need, printable(f.memory[f.fullest].name))});
   headlines.push_back({"reason", f.reason()});
   const std::vector<sim::ForecastPart> path = shortened(step_path(result.picture));
   return fmt::format(
@@ -387,7 +379,7 @@ std::string multimodal_json(const MultimodalResult& result) {
   out["seed"] = f.plan.data.seed;
   out["steps"] = f.plan.steps;
   out["step_time_s"] = f.seconds;
-  out["step_time_interval_s"] = {f.least_seconds, f.most_seconds};
+  out["step_time_interval_s"] = {f.range.least, f.range.most};
   out["step_time_shortest_s"] = f.shortest;
   out["step_time_longest_s"] = f.longest;
   out["tokens_per_s"] = f.tokens_per_second;

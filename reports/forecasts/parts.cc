@@ -46,21 +46,29 @@ std::string layout_beyond_tensor(const sim::TrainingPlan& plan, const std::strin
   return out + fmt::format(", data {}, ZeRO {}", plan.data, static_cast<int>(plan.sharding));
 }
 
-std::string step_time_text(double seconds, double least, double most) {
+std::string step_time_text(double seconds, const sim::StepRange& range) {
   return fmt::format("{} ({} to {} in four cases of five)", duration_text(seconds),
-                     duration_text(least), duration_text(most));
+                     duration_text(range.least), duration_text(range.most));
 }
 
-std::string fit_text(Bytes gpu_memory, double bytes, bool surely_not, const std::string& where) {
-  const auto has = static_cast<double>(gpu_memory.value);
-  if (bytes <= has)
-    return fmt::format("fits {}, {} are left", bytes_text(has), bytes_text(has - bytes));
+std::string fit_text(const sim::MemoryNeed& need, const std::string& where) {
+  const auto has = static_cast<double>(need.gpu->value);
+  if (need.bytes <= has)
+    return fmt::format("fits {}, {} are left", bytes_text(has), bytes_text(has - need.bytes));
   const std::string missing =
-      fmt::format("{}: {} too much on {}", bytes_text(has), bytes_text(bytes - has), where);
-  if (surely_not) return fmt::format("does not fit {}", missing);
+      fmt::format("{}: {} too much on {}", bytes_text(has), bytes_text(need.missing()), where);
+  if (need.surely_too_large()) return fmt::format("does not fit {}", missing);
   return fmt::format(
       "may not fit {}, which is within the {} by which measured peaks differ from predictions",
       missing, percent(sim::kMemorySpread));
+}
+
+void add_fit(nlohmann::ordered_json& to, const sim::MemoryNeed& need) {
+  if (!need.gpu) return;
+  to["gpu_bytes"] = need.gpu->value;
+  to["fits"] = need.missing() == 0;
+  to["surely_too_large"] = need.surely_too_large();
+  to["missing_bytes"] = need.missing();
 }
 
 std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second) {

@@ -27,12 +27,14 @@ std::string description_html(const std::vector<NamedFigure>& figures);
 std::string layout_beyond_tensor(const sim::TrainingPlan& plan, const std::string& of_schedule);
 
 // "26.4 s (24.9 s to 28.1 s in four cases of five)": seconds.
-std::string step_time_text(double seconds, double least, double most);
+std::string step_time_text(double seconds, const sim::StepRange& range);
 
 // "fits 80 GiB, 12 GiB are left", "may not fit 80 GiB: 3 GiB too much on stage 1, …", or "does not
-// fit …". `surely_not`: the error of the memory model is not the reason. `where`: what needs
-// `bytes`.
-std::string fit_text(Bytes gpu_memory, double bytes, bool surely_not, const std::string& where);
+// fit …". The GPU's memory has to be known. `where`: what needs it.
+std::string fit_text(const sim::MemoryNeed& need, const std::string& where);
+
+// Adds what the GPU has, and whether that is enough; nothing where it is not known.
+void add_fit(nlohmann::ordered_json& to, const sim::MemoryNeed& need);
 
 // "93.3 %: 2,434,565 tokens/s; a failure every …", and the same as an object.
 std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second);

@@ -79,7 +79,7 @@ PartsOfWhole time_parts(const sim::PlanForecast& f) {
 }
 
 PartsOfWhole memory_parts(const sim::PlanForecast& f) {
-  return {f.memory, f.step.memory_bytes, bytes_text};
+  return {f.memory, f.need.bytes, bytes_text};
 }
 
 Json model_json(const sim::PlanFile& plan) {
@@ -145,7 +145,7 @@ std::vector<NamedFigure> plan_description(const sim::PlanForecast& f) {
 
 std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
   std::vector<NamedFigure> out = {
-      {"step time", step_time_text(f.step.seconds, f.least_seconds, f.most_seconds)},
+      {"step time", step_time_text(f.step.seconds, f.range)},
       {"tokens/s", fmt::format("{}, {} per GPU", number_text(f.tokens_per_second),
                                number_text(f.tokens_per_second / f.gpus()))},
       {"samples/s", number_text(f.samples_per_second)},
@@ -155,17 +155,16 @@ std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
   if (f.plan.plan.pipeline > 1)
     out.push_back({"bubble", fmt::format("{} of the pipeline's time", percent(f.bubble_share))});
   if (f.goodput) out.push_back({"goodput", goodput_text(*f.goodput, f.tokens_per_second)});
-  out.push_back({"memory", bytes_text(f.step.memory_bytes)});
+  out.push_back({"memory", bytes_text(f.need.bytes)});
   return out;
 }
 
 // What fits, and of what surely does not, what takes the most; empty: the GPU's memory is not
 // known.
 std::string plan_fit(const sim::PlanForecast& f) {
-  if (!f.gpu_memory) return {};
-  const std::string fit = fit_text(*f.gpu_memory, f.step.memory_bytes, f.surely_too_large(),
-                                   fmt::format("stage {}", f.step.memory.stage));
-  if (!f.surely_too_large()) return fit;
+  if (!f.need.gpu) return {};
+  const std::string fit = fit_text(f.need, fmt::format("stage {}", f.step.memory.stage));
+  if (!f.need.surely_too_large()) return fit;
   const sim::ForecastPart& most = largest(f);
   return fmt::format("{}; the most are {}, {}", fit, most.what, bytes_text(most.value));
 }
@@ -192,7 +191,7 @@ std::string plan_json(const sim::PlanForecast& f) {
   out["model"] = model_json(f.plan);
   out["layout"] = layout_json(f);
   out["step_time_s"] = f.step.seconds;
-  out["step_time_interval_s"] = {f.least_seconds, f.most_seconds};
+  out["step_time_interval_s"] = {f.range.least, f.range.most};
   out["tokens_per_s"] = f.tokens_per_second;
   out["tokens_per_s_per_gpu"] = f.tokens_per_second / f.gpus();
   out["samples_per_s"] = f.samples_per_second;
@@ -203,13 +202,8 @@ std::string plan_json(const sim::PlanForecast& f) {
   out["time"] = parts_json(time_parts(f), "seconds");
   Json& memory = out["memory"];
   memory["stage"] = f.step.memory.stage;
-  memory["bytes"] = f.step.memory_bytes;
-  if (f.gpu_memory) {
-    memory["gpu_bytes"] = f.gpu_memory->value;
-    memory["fits"] = f.missing_bytes() == 0;
-    memory["surely_too_large"] = f.surely_too_large();
-    memory["missing_bytes"] = f.missing_bytes();
-  }
+  memory["bytes"] = f.need.bytes;
+  add_fit(memory, f.need);
   memory["largest"] = largest(f).key;
   memory["parts"] = parts_json(memory_parts(f), "bytes");
   out["rests_on"] = f.basis();
@@ -231,10 +225,10 @@ std::string plan_csv(const sim::PlanForecast& f) {
   line("bubble_share", f.bubble_share, "1", "");
   for (const sim::ForecastPart& part : f.time)
     line(fmt::format("time.{}", part.key), part.value, "s", part.rests_on);
-  line("memory", f.step.memory_bytes, "B", "");
+  line("memory", f.need.bytes, "B", "");
   for (const sim::ForecastPart& part : f.memory)
     line(fmt::format("memory.{}", part.key), part.value, "B", part.rests_on);
-  if (f.gpu_memory) line("memory_missing", f.missing_bytes(), "B", "");
+  if (f.need.gpu) line("memory_missing", f.need.missing(), "B", "");
   return out.csv();
 }
 
@@ -290,7 +284,7 @@ std::string memory_card(const sim::PlanForecast& f) {
   return html::card(
       "Memory of a GPU of the fullest stage",
       (fit.empty() ? "" : html::element("p", "caption", fmt::format("{}.", html::sentence(fit)))) +
-          html::stacked_bars("parts of a GPU's memory", series, {bar}, f.step.memory_bytes) +
+          html::stacked_bars("parts of a GPU's memory", series, {bar}, f.need.bytes) +
           parts_html("parts of a GPU's memory", memory_parts(f)));
 }
 

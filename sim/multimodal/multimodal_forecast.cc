@@ -80,15 +80,6 @@ double PlaceMemory::total() const {
   return out;
 }
 
-double MultimodalForecast::missing_bytes() const {
-  if (!gpu_memory) return 0;
-  return std::max(0.0, memory_bytes() - static_cast<double>(gpu_memory->value));
-}
-
-bool MultimodalForecast::surely_too_large() const {
-  return missing_bytes() > kMemorySpread * memory_bytes();
-}
-
 std::vector<std::string> MultimodalForecast::basis() const {
   std::vector<std::string> out = {
       fmt::format("times: {}, {}", printable(calibration.name),
@@ -197,9 +188,7 @@ MultimodalForecast forecast_of(const MultimodalPlan& plan, const Calibration& ca
   out.seconds = steps.seconds;
   out.shortest = steps.shortest;
   out.longest = steps.longest;
-  out.least_seconds = out.seconds / (1 + cost.spread);
-  out.most_seconds = out.seconds * (1 + cost.spread);
-  out.gpu_memory = plan.llm.gpu_memory ? plan.llm.gpu_memory : calibration.machine.per_device;
+  out.range = step_range(out.seconds, cost);
   out.pipeline_seconds = steps.pipeline_seconds;
   out.encode_seconds = steps.encode_seconds;
   out.exchange_seconds = steps.exchange_seconds;
@@ -209,6 +198,8 @@ MultimodalForecast forecast_of(const MultimodalPlan& plan, const Calibration& ca
   out.memory = std::move(steps.memory);
   for (std::size_t i = 0; i < out.memory.size(); ++i)
     if (out.memory[i].total() > out.memory[out.fullest].total()) out.fullest = i;
+  out.need = {out.memory[out.fullest].total(),
+              plan.llm.gpu_memory ? plan.llm.gpu_memory : calibration.machine.per_device};
   out.items = std::move(steps.items);
   out.padding = steps.padding;
   out.cut = steps.cut;
@@ -414,10 +405,8 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
 }
 
 Alternative row_of(std::string change, const MultimodalForecast& f, double hang_probability) {
-  return {std::move(change),   {},
-          f.seconds,           f.mfu,
-          f.lost.total(),      f.memory_bytes(),
-          f.tokens_per_second, f.missing_bytes() == 0,
+  return {std::move(change), {},           f.seconds,           f.mfu,
+          f.lost.total(),    f.need.bytes, f.tokens_per_second, f.need.missing() == 0,
           hang_probability};
 }
 

@@ -57,9 +57,7 @@ struct MultimodalForecast {
   Calibration calibration;  // with the plan's gpus_per_node
   // Seconds; means over the drawn steps, and the shortest and the longest of them.
   double seconds = 0, shortest = 0, longest = 0;
-  // Four of five measured steps of language models are between these, where `seconds` is predicted;
-  // from the spread of the calibration. No measured step had an encoder.
-  double least_seconds = 0, most_seconds = 0;
+  StepRange range;  // of language models: no measured step had an encoder
   double pipeline_seconds = 0, encode_seconds = 0;  // of the slowest; before and after the pipeline
   double exchange_seconds = 0, update_seconds = 0;
   double samples_per_second = 0, tokens_per_second = 0;  // without padding
@@ -77,14 +75,10 @@ struct MultimodalForecast {
   std::vector<PlaceFigures> places;
   std::vector<PlaceMemory> memory;               // by place
   std::size_t fullest = 0;                       // index in it
-  std::optional<Bytes> gpu_memory;               // the plan's, else the machine's
+  MemoryNeed need;                               // of the fullest
   std::optional<ModalityDivergence> divergence;  // the plan can hang
   std::optional<PlanForecast::Goodput> goodput;  // if the plan says how often GPUs fail
 
-  double memory_bytes() const { return memory[fullest].total(); }
-  double missing_bytes() const;  // 0: it fits, or the GPU's memory is not known
-  // True if so much is missing that the error of the memory model does not explain it.
-  bool surely_too_large() const;
   std::vector<std::string> basis() const;
   std::string reason() const;  // what costs the most, and what would help, in a sentence
 };

@@ -135,6 +135,16 @@ Result<MultimodalForecast> PlanGrid::towers(PointId point, ModalityChecks* check
   return out;
 }
 
+namespace {
+
+void fill_memory(Row& out, const MemoryNeed& need) {
+  out.memory_bytes = need.bytes;
+  out.memory_counted = true;
+  if (need.gpu) out.device_bytes = static_cast<double>(need.gpu->value);
+}
+
+}  // namespace
+
 void PlanGrid::fill_towers(Row& out, PointId point, ModalityChecks& checks) const {
   const Result<MultimodalForecast> forecast = towers(point, &checks);
   if (!forecast) {
@@ -154,9 +164,7 @@ void PlanGrid::fill_towers(Row& out, PointId point, ModalityChecks& checks) cons
   out.outcome = Outcome::trains;
   out.step_seconds = forecast->seconds;
   out.samples_per_second = forecast->samples_per_second;
-  out.memory_bytes = forecast->memory_bytes();
-  out.memory_counted = true;
-  if (forecast->gpu_memory) out.device_bytes = static_cast<double>(forecast->gpu_memory->value);
+  fill_memory(out, forecast->need);
   out.transformer =
       TransformerFigures{forecast->tokens_per_second / static_cast<double>(forecast->plan.gpus),
                          forecast->mfu, forecast->lost.total()};
@@ -178,9 +186,7 @@ Row PlanGrid::row(PointId point, ModalityChecks& checks) const {
   out.ranks = forecast->plan.plan.ranks();
   out.step_seconds = forecast->step.seconds;
   out.samples_per_second = forecast->samples_per_second;
-  out.memory_bytes = forecast->step.memory_bytes;
-  out.memory_counted = true;
-  if (forecast->gpu_memory) out.device_bytes = static_cast<double>(forecast->gpu_memory->value);
+  fill_memory(out, forecast->need);
   out.transformer = TransformerFigures{forecast->tokens_per_second / forecast->gpus(),
                                        forecast->mfu, forecast->bubble_share};
   return out;

@@ -154,13 +154,12 @@ std::string calibration_basis(const Calibration& calibration) {
 
 }  // namespace
 
-double PlanForecast::missing_bytes() const {
-  if (!gpu_memory) return 0;
-  return std::max(0.0, step.memory_bytes - static_cast<double>(gpu_memory->value));
+double MemoryNeed::missing() const {
+  return gpu ? std::max(0.0, bytes - static_cast<double>(gpu->value)) : 0;
 }
 
-bool PlanForecast::surely_too_large() const {
-  return missing_bytes() > kMemorySpread * step.memory_bytes;
+StepRange step_range(double seconds, const CostParameters& cost) {
+  return {seconds / (1 + cost.spread), seconds * (1 + cost.spread)};
 }
 
 std::vector<std::string> PlanForecast::basis() const {
@@ -242,9 +241,9 @@ Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& cali
   // With the plan's gpus_per_node, which overrides the calibration's.
   out.calibration.cost = *cost;
   out.step = *step;
-  out.least_seconds = step->seconds / (1 + cost->spread);
-  out.most_seconds = step->seconds * (1 + cost->spread);
-  out.gpu_memory = plan.gpu_memory ? plan.gpu_memory : calibration.machine.per_device;
+  out.range = step_range(step->seconds, *cost);
+  out.need = {step->memory_bytes,
+              plan.gpu_memory ? plan.gpu_memory : calibration.machine.per_device};
   if (plan.failures) out.goodput = goodput_of(*plan.failures, out.gpus());
   out.samples_per_second = static_cast<double>(plan.plan.global_batch) / step->seconds;
   out.tokens_per_second = out.samples_per_second * static_cast<double>(plan.plan.sequence);

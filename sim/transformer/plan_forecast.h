@@ -24,6 +24,23 @@ struct ForecastPart {
   std::string rests_on;  // what the figure is based on, in one sentence
 };
 
+// What a job needs of a GPU, and what that has.
+struct MemoryNeed {
+  double bytes = 0;          // of the fullest GPU
+  std::optional<Bytes> gpu;  // the plan's, else the machine's; empty: not known
+  // By how many bytes it is exceeded; 0: it fits, or is not known.
+  double missing() const;
+  // True if so much is missing that the error of the memory model does not explain it.
+  bool surely_too_large() const { return missing() > kMemorySpread * bytes; }
+};
+
+// Four of five measured steps of this prediction take between these; from the spread of the
+// calibration.
+struct StepRange {
+  double least = 0, most = 0;  // seconds
+};
+StepRange step_range(double seconds, const CostParameters& cost);
+
 struct PlanForecast {
   PlanFile plan;
   Calibration calibration;  // with the plan's gpus_per_node
@@ -33,16 +50,11 @@ struct PlanForecast {
   // Shares of the GPUs' 16-bit peak (arXiv 2204.02311, appendix B): by the FLOPs that the model
   // needs, and with recomputation.
   double mfu = 0, hfu = 0;
-  double bubble_share = 0;         // of the pipeline's time: mean over the stages
-  std::vector<ForecastPart> time;  // seconds, summing up to the step's time; zeros are left out
-  std::vector<ForecastPart>
-      memory;  // bytes on a GPU of the fullest stage, summing up to memory_bytes
-
-  // Four of five measured steps like this one take between these; from the spread of the
-  // calibration.
-  double least_seconds = 0, most_seconds = 0;
-  // The GPU's memory: the plan's, else the machine's.
-  std::optional<Bytes> gpu_memory;
+  double bubble_share = 0;           // of the pipeline's time: mean over the stages
+  std::vector<ForecastPart> time;    // seconds, summing up to the step's time; zeros are left out
+  std::vector<ForecastPart> memory;  // bytes on a GPU of the fullest stage, summing up to the need
+  StepRange range;
+  MemoryNeed need;
   // If the plan says how often GPUs fail (sim/forecast/goodput.h), in seconds.
   struct Goodput {
     double mtbf = 0;      // of the whole job
@@ -53,10 +65,6 @@ struct PlanForecast {
   std::optional<Goodput> goodput;
 
   double gpus() const { return static_cast<double>(plan.plan.ranks()); }
-  // By how many bytes memory is exceeded; 0: it fits, or the GPU's memory is not known.
-  double missing_bytes() const;
-  // True if so much is missing that the error of the memory model does not explain it.
-  bool surely_too_large() const;
   // What all figures assume, in sentences.
   std::vector<std::string> basis() const;
 };

@@ -85,7 +85,7 @@ TEST(PublishedSteps, OfLlama3) {
     ASSERT_TRUE(forecast) << forecast.error().str();
     EXPECT_NEAR(forecast->mfu / c.mfu, 1, 0.2) << c.layout;
     // How many pieces a stage had is not published.
-    EXPECT_FALSE(forecast->surely_too_large()) << c.layout;
+    EXPECT_FALSE(forecast->need.surely_too_large()) << c.layout;
   }
 }
 
@@ -102,7 +102,7 @@ TEST(PublishedSteps, OfAMixtureOfExperts) {
   counted.causal = false;
   const double flops = model_flops(counted, plan->plan) / forecast->step.seconds / 64;
   EXPECT_NEAR(flops * 1e-12, 468, 0.05 * 468);
-  EXPECT_EQ(forecast->missing_bytes(), 0);
+  EXPECT_EQ(forecast->need.missing(), 0);
 }
 
 // MLPerf Training 5.1: Llama 3.1 8B and 405B in float8. The machine files are data sheets with the

@@ -325,7 +325,7 @@ TEST(Towers, OverlappedGradientsAndOffloadDoWhatTheySay) {
   EXPECT_LT(forecast("overlap_gradients: true\n" + top() + rest).seconds, plain.seconds);
   const MultimodalForecast offloaded =
       forecast("offload: {optimizer: true, activations: true}\n" + top() + rest);
-  EXPECT_LT(offloaded.memory_bytes(), plain.memory_bytes());
+  EXPECT_LT(offloaded.need.bytes, plain.need.bytes);
   EXPECT_GT(offloaded.seconds, plain.seconds);
 }
 
@@ -358,7 +358,7 @@ TEST(Towers, TheLlmMayHaveExperts) {
   };
   const MultimodalForecast even = with("1"), skewed = with("2");
   EXPECT_GT(skewed.seconds, 1.05 * even.seconds);
-  EXPECT_GT(skewed.memory_bytes(), even.memory_bytes());
+  EXPECT_GT(skewed.need.bytes, even.need.bytes);
   EXPECT_NEAR(parts_sum(skewed), skewed.seconds, 0.005 * skewed.seconds);
 }
 
@@ -412,7 +412,7 @@ TEST(Towers, AlternativesAreAsIfForecastAlone) {
     ASSERT_TRUE(alone) << alone.error().str();
     EXPECT_EQ(row.seconds, alone->seconds) << row.change;
     EXPECT_EQ(row.lost, alone->lost.total()) << row.change;
-    EXPECT_EQ(row.memory_bytes, alone->memory_bytes()) << row.change;
+    EXPECT_EQ(row.memory_bytes, alone->need.bytes) << row.change;
     ++compared;
   }
   EXPECT_EQ(compared, changes.size());

@@ -116,10 +116,21 @@ StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan) {
 
 namespace {
 
-// FSDP gathers a layer, and the tables that belong to the root, into buffers of a stream of their
-// own, whose memory serves no other, and copies it out of them in 16 bits
-// (torch/distributed/fsdp/_fully_shard). The root stays gathered after the forward.
-double gathering_bytes(const Transformer& model, const TrainingPlan& plan, double tables) {
+// FSDP gathers into buffers of a stream of their own, whose memory serves no other, and copies what
+// it gathered out of them (torch/distributed/fsdp/_fully_shard, "Overlapping all-gather copy-in and
+// all-gather"). A buffer is freed only after the next one was filled: so there are two, of layers
+// or, at first, of the root, which has the tables, and of a layer. A later layer fits into what the
+// root's has freed only if that is as large.
+double buffer_bytes(const Transformer& model, const TrainingPlan& plan, const HeldPiece& piece) {
+  const double layer = parameters_of(model, plan, 1, 0).total();
+  const double tables =
+      parameters_of(model, plan, 0, table_parameters(model, piece.is_first, piece.is_last)).total();
+  return 2 * std::min(piece.parameters, tables + (tables >= layer ? 1 : 2) * layer);
+}
+
+// Where parameters are not kept gathered: a layer, and the root, which stays after the forward.
+double gathered_bytes(const Transformer& model, const TrainingPlan& plan, const HeldPiece& piece) {
+  const double tables = table_parameters(model, piece.is_first, piece.is_last);
   return 2 * parameters_of(model, plan, 1, tables).total();
 }
 
@@ -157,8 +168,10 @@ double message_buffers(const Transformer& model, const TrainingPlan& plan, const
                        const Progress& progress) {
   const double message = 2 * width_bytes(model, plan) / (plan.sequence_parallel ? plan.tensor : 1);
   const auto micro_batches = static_cast<double>(plan.micro_batches());
-  // Inputs in flight are among the activations.
-  const double inputs = piece.is_first ? 0 : micro_batches - progress.in_flight();
+  // Inputs in flight are among the activations. The gradient that went back stays with its input.
+  const double inputs = piece.is_first ? 0
+                                       : micro_batches - progress.in_flight() +
+                                             static_cast<double>(progress.backwards);
   if (!piece.is_last) return message * (inputs + micro_batches + progress.in_flight());
   // The logits of the micro-batch at work are among those that are computed.
   const double logits =
@@ -175,10 +188,12 @@ StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
   const bool keeps_gathered = fsdp && plan.pipeline > 1;
   const double of_layer = layer_activation_bytes(model, plan);
   const Work last_part = order.split ? Work::weight : Work::backward;
-  double tables = 0;
+  // Each piece is a root with streams of its own.
+  double gathering = 0;
   for (const HeldPiece& piece : pieces)
-    tables += table_parameters(model, piece.is_first, piece.is_last);
-  const double gathering = gathering_bytes(model, plan, tables);
+    if (fsdp)
+      gathering += buffer_bytes(model, plan, piece) +
+                   (keeps_gathered ? 0 : gathered_bytes(model, plan, piece));
   std::vector<Progress> progress(pieces.size());
   StageMemory most;
   for (const PipelineTask& task : order.tasks[static_cast<std::size_t>(stage)]) {
@@ -186,7 +201,7 @@ StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
     if (task.work == Work::forward) ++at_work.forwards;
     if (task.work == last_part) ++at_work.backwards;
     StageMemory now;
-    if (fsdp) now.unsharded = (keeps_gathered ? 1 : 2) * gathering;
+    now.unsharded = gathering;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       now.activations += progress[i].in_flight() * pieces[i].layers * of_layer;
       if (!keeps_gathered) continue;

@@ -52,17 +52,19 @@ struct HeldPiece {
 
 // What a stage holds, beyond its states, at the end of a task.
 struct StageMemory {
-  // What zero3 has gathered at the same time. Without a pipeline: memory.cc. In one a piece keeps
-  // its 16-bit weights from its first forward to its last backward, so that they are not gathered
-  // for each micro-batch, and from its first backward sums gradients in float32; after its last one
+  // What zero3 has gathered at the same time, and the buffers for that: memory.cc. Of a pipeline a
+  // piece is a root with buffers of its own (torch/distributed/fsdp, FSDPCommContext). It keeps its
+  // 16-bit weights from its first forward to its last backward, so that they are not gathered for
+  // each micro-batch, and from its first backward sums gradients in float32; after its last one
   // they are scattered and freed (torchtitan, apply_fsdp; torch/distributed/pipelining/stage.py,
   // run_post_backward). So of interleaved pieces not all need gradients at the same time.
   double unsharded = 0;
   double activations = 0;  // of all micro-batches in flight
   // Of a zero3 pipeline, beyond the activations, as in PyTorch 2.6's pipelining: a buffer for the
   // gradient and, but for the first piece of the model, for the input of every micro-batch of the
-  // step; the results of those in flight; and the last piece's 16-bit logits, of all that it has
-  // computed. Other pipelines free what they sent.
+  // step, and the input's gradient, once computed, until the next step (freed when it is sent only
+  // since github.com/pytorch/pytorch/pull/164329); the results of those in flight; and the last
+  // piece's 16-bit logits, of all that it has computed. Other pipelines free what they sent.
   double messages = 0;
   double total() const { return unsharded + activations + messages; }
 };

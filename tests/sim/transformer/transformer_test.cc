@@ -259,13 +259,26 @@ TEST(Memory, FsdpKeepsAPipelinesWeightsAndSumsItsGradients) {
   of.recompute = Recompute::full;
   of.sharding = Sharding::zero3;
   const double layer = parameters_of(model, of, 1, 0).total();
-  // In the middle: 16-bit weights, float32 gradients, a layer's buffer.
+  // In the middle: 16-bit weights, float32 gradients, two layers' buffers.
   const std::vector<HeldPiece> two = {{.layers = 2, .parameters = 2 * layer, .trained = 2 * layer}};
   EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, two).unsharded,
-                   (2 + 4) * 2 * layer + 2 * layer);
+                   (2 + 4) * 2 * layer + 2 * 2 * layer);
   // Frozen parameters have no gradients.
   const std::vector<HeldPiece> frozen = {{.layers = 2, .parameters = 2 * layer}};
-  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, frozen).unsharded, 3 * 2 * layer);
+  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, frozen).unsharded, 4 * 2 * layer);
+  // At the ends the table is gathered first; a layer finds place in what it leaves only where that
+  // is large enough: here it has 50 h^2, and a layer 12 h^2 and more.
+  const double table = 51200.0 * 1024;
+  const std::vector<HeldPiece> end = {
+      {.layers = 2, .parameters = 2 * layer + table, .is_first = true}};
+  EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 0, end).unsharded,
+                   2 * (2 * layer + table) + 2 * (layer + table));
+  Transformer few = model;
+  few.vocabulary = 1024;
+  const std::vector<HeldPiece> small = {
+      {.layers = 2, .parameters = 2 * layer + 1024.0 * 1024, .is_first = true}};
+  EXPECT_DOUBLE_EQ(fullest_moment(few, of, order_of(of), 0, small).unsharded,
+                   2 * 2 * (2 * layer + 1024.0 * 1024));
   // Four micro-batches on two pieces a stage: the later piece's gradients are scattered before the
   // earlier one's first backward, so half of them are there at a time.
   of.global_batch = 4;
@@ -273,11 +286,11 @@ TEST(Memory, FsdpKeepsAPipelinesWeightsAndSumsItsGradients) {
   of.schedule = PipelineSchedule::interleaved;
   const HeldPiece one = {.layers = 1, .parameters = layer, .trained = layer};
   EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, {one, one}).unsharded,
-                   2 * 2 * layer + 4 * layer + 2 * layer);
+                   2 * 2 * layer + 4 * layer + 2 * 2 * layer);
   // Of eight, rounds of four alternate between the pieces.
   of.global_batch = 8;
   EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, {one, one}).unsharded,
-                   (2 + 4) * 2 * layer + 2 * layer);
+                   (2 + 4) * 2 * layer + 2 * 2 * layer);
 }
 
 // While a layer is computed, sequence parallelism gathers what it split: the products' input and
@@ -329,10 +342,11 @@ TEST(Memory, APipelineOfPyTorchKeepsBuffersForAllMicroBatches) {
     return fullest_moment(model, of, order_of(of), stage, {piece}).messages;
   };
   // The first stage: gradients of 8, results of 4 in flight. In the middle 3 in flight, whose
-  // inputs are activations: 5 more of these. The last one: 7 inputs and the logits of the other 7.
+  // inputs are activations: 5 more of these, with the gradients that went back. The last one: 7
+  // inputs, their gradients, and the logits of the other 7.
   EXPECT_DOUBLE_EQ(messages(0), (8 + 4) * message);
-  EXPECT_DOUBLE_EQ(messages(1), (5 + 8 + 3) * message);
-  EXPECT_DOUBLE_EQ(messages(3), 7 * message + 7 * 2.0 * 1024 * 51200);
+  EXPECT_DOUBLE_EQ(messages(1), (5 + 5 + 8 + 3) * message);
+  EXPECT_DOUBLE_EQ(messages(3), (7 + 7) * message + 7 * 2.0 * 1024 * 51200);
   const StepMemory use = memory_use(model, of, order_of(of));
   EXPECT_EQ(use.stage, 3);
   EXPECT_EQ(use.held.messages, messages(3));

@@ -389,5 +389,46 @@ TEST(NcclRules, WithoutCompletionsALoneSendIsNoneThatIsLate) {
   EXPECT_EQ(judge_as_nccl({issued(layers + layers + send), peer, replica}), "verdict inconclusive");
 }
 
+// Two stages of a pipeline. Rank 1 leaves out its second send; rank 0 waits for it, and has issued
+// nothing after it, when rank 1 waits for a message of the next step.
+std::string messages(const std::string& letters, int peer, const std::string& state) {
+  std::string out;
+  for (const char c : letters) {
+    out += fmt::format("{} peer={} n=4 g=pp async{}; ", c == 's' ? "send" : "recv", peer, state);
+  }
+  return out;
+}
+std::string stage(int peer, const std::string& done, const std::string& open) {
+  return messages(done, peer, "") + messages(open, peer, " open") + "hung";
+}
+
+TEST(NcclRules, OfTwoMessagesThatCrossTheOtherRoundsTellTheOneLeftOut) {
+  EXPECT_THAT(judge_as_nccl({stage(1, "ssr", "r"), stage(0, "rrs", "rrss")}),
+              StartsWith("p2p-unmatched error observed culprits=1"));
+  // Rank 0 left out a send: rank 1 does what it always does.
+  EXPECT_THAT(judge_as_nccl({stage(1, "ssrrs", "r"), stage(0, "rrssr", "rss")}),
+              StartsWith("p2p-unmatched error observed culprits=0"));
+  // Its only round tells nothing: a receive too many, or a send left out.
+  EXPECT_THAT(judge_as_nccl({stage(1, "s", "r"), stage(0, "r", "rs")}),
+              StartsWith("p2p-unmatched error observed group=pp"));
+}
+
+// The host of rank 0 went on into the next round after it had left out a receive.
+TEST(NcclRules, ADumpThatHoldsAllCallsShowsAMessageLeftOutInAnEarlierRound) {
+  const auto judge_dump = [](const std::vector<std::string>& programs) {
+    std::vector<std::string> over_nccl;
+    for (const std::string& p : programs) over_nccl.push_back("backend nccl; " + p);
+    trace::Run run = program(over_nccl);
+    for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+    return summary(verify(run));
+  };
+  const std::string first = "ssrrssrrssr", second = "rrssrrssrrs";
+  EXPECT_THAT(judge_dump({stage(1, first, "ssrr"), stage(0, second, "s")}),
+              StartsWith("p2p-unmatched error observed culprits=0"));
+  // Rank 1 left out its last send, and went on.
+  EXPECT_THAT(judge_dump({stage(1, first, "r"), stage(0, second, "rrss")}),
+              StartsWith("p2p-unmatched error observed culprits=1"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -200,6 +200,12 @@ Cause explain_message(const Context& context, const WaitPoint& message) {
                        in_exchange ? Fault::missing : message_fault(context, message));
 }
 
+Cause explain_message_of_either(const Context& context, const WaitPoint& message) {
+  Cause cause = message_cause(context, message, Fault::unknown);
+  cause.finding.message = describe_awaited(context, message) + ", which has not posted its side";
+  return cause;
+}
+
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank) {
   Cause cause = message_cause(context, message, Fault::missing);
   if (!std::binary_search(message.behind.begin(), message.behind.end(), rank)) return cause;
@@ -236,6 +242,21 @@ const WaitPoint* awaited_since_earlier_step(const Context& context, const WaitPo
     const trace::Op op = context.op(earlier);
     if (posted(later.rank, peer, other_side(op), step) < posted(peer, later.rank, op, step))
       return &point;
+  }
+  return nullptr;
+}
+
+const WaitPoint* crossed_message(const Context& context, const WaitPoint& message) {
+  const std::uint32_t waiting = message.waiting[0];
+  for (const std::uint32_t peer : message.missing) {
+    const std::size_t at = context.where.point_of[peer];
+    if (at == SIZE_MAX) continue;
+    const WaitPoint& point = context.where.wait_points[at];
+    if (point.group == WaitPoint::kPointToPoint && !point.mismatched &&
+        newest_call(context, peer) == context.where.positions[peer].waiting_in() &&
+        std::binary_search(point.behind.begin(), point.behind.end(), waiting)) {
+      return &point;
+    }
   }
   return nullptr;
 }

@@ -24,6 +24,9 @@ bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 // many. A message in a batch with others is not one too many: its peer took part in the exchange.
 Cause explain_message(const Context& context, const WaitPoint& message);
 
+// Explains a message without a partner where nothing shows which side is at fault: names nobody.
+Cause explain_message_of_either(const Context& context, const WaitPoint& message);
+
 // Explains a message whose side on `rank` (a rank index) was left out. The rank may have posted the
 // message of the next round, which then matched instead.
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
@@ -41,6 +44,14 @@ bool went_past_message(const Context& context, const WaitPoint& message, std::ui
 //   rank 0   step 2: send recv send         step 3: send, waits for rank 1, which has not come
 //   there rank 1   step 2: recv send recv send                  waits for the receive of rank 0
 const WaitPoint* awaited_since_earlier_step(const Context& context, const WaitPoint& message);
+
+// The message in which the rank that is missing at `message` waits, if it issued nothing after it
+// and the rank that waits at `message` posted its other side behind that call. Each posted the two
+// messages in an order of its own, and either may have left one out. Null where it is not so.
+//
+//   rank 0   send  recv           recv is open, and nothing comes after it
+//   rank 1   recv  recv  send     its second recv is open, before the other side of rank 0's
+const WaitPoint* crossed_message(const Context& context, const WaitPoint& message);
 
 // Explains a cycle over `points` by a message without a partner: rank A waits in the message for
 // rank B, which went on to a collective with most of its group; the collective now waits for A. So

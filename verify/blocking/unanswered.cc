@@ -275,6 +275,29 @@ void decide_fault(const Context& context, Deviation& missing) {
   if (fault == Fault::extra) turn_around(missing);
 }
 
+namespace {
+
+// Explains the only message of a cycle whose other side nobody posted.
+Cause explain_lacking_message(const Context& context, const WaitPoint& message) {
+  const CallRef waiting = waiting_call(context, message.waiting[0]);
+  if (const WaitPoint* const earlier = awaited_since_earlier_step(context, message))
+    return left_out_message(context, *earlier, waiting.rank);
+  const WaitPoint* const crossed = crossed_message(context, message);
+  if (crossed == nullptr) return explain_message(context, message);
+  // Two messages in two orders: the waiting rank's sisters show which is right, else its other
+  // rounds.
+  const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, {&message});
+  const Usual usual = odd == message.missing ? Usual::yes
+                      : odd == std::vector{waiting.rank}
+                          ? Usual::no
+                          : is_usual_anywhere(context.run, context.agreement, waiting);
+  if (usual == Usual::yes) return explain_message(context, message);
+  if (usual == Usual::no) return left_out_message(context, *crossed, waiting.rank);
+  return explain_message_of_either(context, message);
+}
+
+}  // namespace
+
 std::optional<Cause> explain_left_out_call(const Context& context,
                                            const std::vector<std::size_t>& points,
                                            const std::vector<Break>& breaks) {
@@ -293,11 +316,7 @@ std::optional<Cause> explain_left_out_call(const Context& context,
         return std::binary_search(lacking->missing.begin(), lacking->missing.end(), b.rank);
       });
   if (elsewhere) return std::nullopt;
-  if (lacking->group == WaitPoint::kPointToPoint) {
-    const WaitPoint* const earlier = awaited_since_earlier_step(context, *lacking);
-    return earlier == nullptr ? explain_message(context, *lacking)
-                              : left_out_message(context, *earlier, lacking->waiting[0]);
-  }
+  if (lacking->group == WaitPoint::kPointToPoint) return explain_lacking_message(context, *lacking);
   Deviation d = missing_at(context, *lacking, lacking->missing);
   decide_fault(context, d);
   Cause cause = explain_deviation(context, d);

@@ -111,12 +111,9 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
     return is_same_of_program(context.agreement, calls[c], calls[newest]);
   };
   std::uint32_t first = newest;
-  // A dump's ring is too short for that: what looks unusual may have come before it.
-  if (!context.run.ranks[rank].snapshot) {
-    first = std::min(first, context.where.positions[rank].waiting_in());
-    if (newest - first > kLate) first = newest - kLate;
-    while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
-  }
+  first = std::min(first, context.where.positions[rank].waiting_in());
+  if (newest - first > kLate) first = newest - kLate;
+  while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
   while (first > 0 && newest - first < kLate && !like_newest(first - 1)) --first;
   const auto did_most_too = [&](std::uint32_t c) {
     constexpr std::size_t kMaxAsked = 8;  // each costs a comparison of two programs

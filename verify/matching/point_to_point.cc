@@ -101,7 +101,9 @@ std::optional<std::uint32_t> on_one_side_of_all(
 }
 
 // Whether the message is as all earlier ones of its rank to this peer from the same line, of which
-// there are two or more and which are all alike. Nothing where they differ, or are fewer.
+// there are two or more and which are all alike. Nothing where they differ, or are fewer: of texts
+// of many lengths, one may have a new length. (is_usual() of streams/past.h asks what comes at this
+// place, and would take the length that came there before for the right one.)
 std::optional<bool> is_as_before(const Context& context, CallRef message) {
   constexpr std::size_t kMinBefore = 2;
   const trace::Call& own = context.call(message);

@@ -374,10 +374,11 @@ std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& ag
   // A first checkpoint between two rounds belongs to neither.
   std::uint32_t once = 0;
   const auto came_once = [&](std::uint32_t index) {
-    if (once == kMaxNewCalls) return false;
-    for (std::uint32_t i = 0; i <= call.call; ++i)
-      if (i != index && is_same_of_program(agreement, calls[i], calls[index])) return false;
-    return true;
+    return once < kMaxNewCalls && is_new(agreement, calls, index) &&
+           std::none_of(calls.begin() + index + 1, calls.begin() + call.call + 1,
+                        [&](const trace::Call& c) {
+                          return is_same_of_program(agreement, c, calls[index]);
+                        });
   };
   Repetition out{context->back, call.call - context->back, 0};
   while (out.first > 0 && call.call - out.first < kHistory) {

@@ -222,7 +222,8 @@ class Machine {
     if (index > bytes_.size()) {
       return fail(fmt::format("the pickle memoizes under the number {}", index));
     }
-    if (index >= memo_.size()) memo_.resize(index + 1);
+    if (index == memo_.size()) return memo_.push_back(stack_[top_ - 1]);
+    if (index > memo_.size()) memo_.resize(index + 1);
     memo_[index] = stack_[top_ - 1];
   }
   template <class Index>
@@ -311,8 +312,8 @@ class Machine {
     Value* const base = stack_.data();
     Value* const full = base + stack_.size();
     Value* top = base + top_;
-    const Value* const memo = memo_.data();
-    const std::size_t memoized = memo_.size();
+    const Value* memo = memo_.data();
+    std::size_t memoized = memo_.size();
     // Comparisons, the frequent opcodes first, instead of a jump table (CMakeLists.txt says why).
     while (at < last && top != full) {
       const auto opcode = static_cast<unsigned char>(*at);
@@ -363,6 +364,19 @@ class Machine {
         ++at;
       } else if (opcode == kEmptyDict) {
         *top++ = tree().dict();
+        ++at;
+      } else if (opcode == kLongBinPut || opcode == kMemoize) {  // Python: after each container
+        top_ = static_cast<std::size_t>(top - base);
+        put(opcode == kMemoize ? memoized : read_as<std::uint32_t>(at + 1));
+        if (stopped_) break;
+        memo = memo_.data();
+        memoized = memo_.size();
+        at += opcode == kMemoize ? 1 : 1 + sizeof(std::uint32_t);
+      } else if (opcode == kAppend) {  // Python: a list of one
+        top_ = static_cast<std::size_t>(top - base);
+        add_last(ValueKind::list, 1);
+        if (stopped_) break;
+        top = base + top_;
         ++at;
       } else {
         break;

@@ -27,7 +27,9 @@ std::string csv_field(std::string_view text) {
 namespace {
 
 constexpr std::string_view kBetween = "  ";
+constexpr std::string_view kNoBreak = "\u00a0";
 constexpr std::size_t kShortest = 4;  // columns that a shortened cell keeps
+constexpr std::size_t kHanging = 2;   // blanks before what goes on from the line above
 
 void end_text_line(std::string& out) {
   out.erase(out.find_last_not_of(' ') + 1);
@@ -36,6 +38,14 @@ void end_text_line(std::string& out) {
 
 std::string attribute_if(std::string_view name, std::string_view value) {
   return value.empty() ? "" : fmt::format(" {}=\"{}\"", name, html::text(value));
+}
+
+// The columns that a cell takes where it is broken at every blank.
+std::size_t narrowest(std::string_view cell) {
+  std::size_t widest = 0;
+  for (const std::string_view word : split(cell, ' '))
+    widest = std::max(widest, kHanging + columns_of(word));
+  return widest;
 }
 
 // Of columns that stand side by side.
@@ -74,6 +84,14 @@ std::size_t Table::width() const { return together(widths()); }
 std::string Table::text(std::size_t width, std::size_t indent) const {
   std::vector<std::size_t> widths = this->widths();
   std::size_t all = indent + together(widths);
+  for (std::size_t c = 0; c < columns_.size() && all > width; ++c) {
+    if (!columns_[c].wrapped) continue;
+    std::size_t least = columns_of(columns_[c].name);
+    for (const Row& row : rows_) least = std::max(least, narrowest(printable(row.cells[c])));
+    const std::size_t loss = std::min(all - width, widths[c] - std::min(widths[c], least));
+    widths[c] -= loss;
+    all -= loss;
+  }
   // The widest column of words loses a letter as long as the lines are too wide. Numbers are never
   // cut: a figure without its end is another one.
   for (; all > width; --all) {
@@ -96,10 +114,26 @@ std::string Table::text(std::size_t width, std::size_t indent) const {
     }
     end_text_line(out);
   };
+  // A row takes as many lines as its longest cell, and nearly always one.
+  const auto lines = [&](const Row& row) {
+    std::vector<std::vector<std::string>> cells(columns_.size());
+    std::size_t height = 1;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const std::string cell = printable(row.cells[c]);
+      const bool broken = columns_[c].wrapped && columns_of(cell) > widths[c];
+      std::string text = broken ? wrap(cell, widths[c], kHanging) : cell;
+      for (std::size_t at = 0; columns_[c].wrapped && (at = text.find(kNoBreak, at)) != text.npos;)
+        text.replace(at, kNoBreak.size(), " ");
+      for (const std::string_view part : split(text, '\n')) cells[c].emplace_back(part);
+      height = std::max(height, cells[c].size());
+    }
+    for (std::size_t i = 0; i < height; ++i)
+      line([&](std::size_t c) { return i < cells[c].size() ? cells[c][i] : std::string(); });
+  };
   if (std::any_of(columns_.begin(), columns_.end(),
                   [](const Column& c) { return !c.name.empty(); }))
     line([&](std::size_t c) { return columns_[c].name; });
-  for (const Row& row : rows_) line([&](std::size_t c) { return printable(row.cells[c]); });
+  for (const Row& row : rows_) lines(row);
   return out;
 }
 

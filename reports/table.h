@@ -32,6 +32,9 @@ struct Column {
   std::string name;
   Kind kind = words;
   bool pick = false;  // in HTML the script offers its values to choose from (html/explore.js)
+  // As text it goes on in further lines where another column would be shortened: for sentences, and
+  // for names that mean nothing without their middle. Not at U+00A0, which is written as a blank.
+  bool wrapped = false;
 };
 
 // Columns of words, then columns of numbers, then such of words again.
@@ -60,8 +63,8 @@ class Table {
   std::size_t width() const;
 
   // Lines, columns two blanks apart, each line preceded by `indent` blanks; the first one has the
-  // columns' names, if any has one. Where they are wider
-  // than `width`, the widest columns of words or code are shortened in the middle.
+  // columns' names, if any has one. Where they are wider than `width`, columns that may wrap do,
+  // and then the widest columns of words or code are shortened in the middle.
   std::string text(std::size_t width = 80, std::size_t indent = 0) const;
 
   // GitHub's: a header, a line of dashes, a line per row.

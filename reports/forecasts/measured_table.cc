@@ -43,6 +43,14 @@ std::vector<sim::Comparison> figures_of(const sim::TableAnswer& answer, sim::Com
   return out;
 }
 
+// "64 GPUs, t 2 d 32": a line ends after a comma only.
+std::string broken_at_commas(std::string_view label) {
+  std::string out;
+  for (const char c : label)
+    out += c == ' ' && !out.ends_with(',') ? std::string("\u00a0") : std::string(1, c);
+  return out;
+}
+
 nlohmann::ordered_json summary_json(const sim::ErrorSummary& summary) {
   return {{"count", summary.count},
           {"mape", summary.mean},
@@ -58,13 +66,13 @@ std::string table_answer_text(const sim::TableAnswer& answer, std::size_t width)
               {"measured", Column::number},
               {"predicted", Column::number},
               {"error", Column::number},
-              {"label"}});
+              {.name = "label", .wrapped = true}});
   for (const sim::ComparedRow& row : answer.rows)
     rows.add({std::to_string(row.figure.row), row.fitted ? "*" : "",
               figure_text(row.figure.kind, row.figure.measured),
               figure_text(row.figure.kind, row.figure.predicted),
               fmt::format("{}{}", row.figure.error() < 0 ? "" : "+", percent(row.figure.error())),
-              row.label});
+              broken_at_commas(row.label)});
   Table errors(columns({"error of"}, {"figures", "mean", "median", "largest"}));
   const auto add = [&](const std::string& name, const std::vector<sim::Comparison>& figures) {
     const sim::ErrorSummary summary = sim::summarize(figures);
@@ -84,9 +92,12 @@ std::string table_answer_text(const sim::TableAnswer& answer, std::size_t width)
     marked = true;
     if (!held_out.empty()) add("  without rows fitted to", held_out);
   }
-  return fmt::format("calibration: {}\n\n{}\n{}{}", printable(answer.calibration),
-                     rows.text(width, 2), errors.text(),
-                     marked ? "* the calibration was fitted to this row\n" : "");
+  return fmt::format(
+      "calibration: {}\n\n{}\n{}{}{}", printable(answer.calibration), rows.text(width, 2),
+      errors.text(), marked ? "* the calibration was fitted to this row\n" : "",
+      answer.letters.empty()
+          ? ""
+          : fmt::format("{}\n", wrap(fmt::format("label: {}", answer.letters), width, 2)));
 }
 
 std::string table_answer_json(const sim::TableAnswer& answer) {

@@ -219,7 +219,7 @@ std::string remedy_result(const sim::ModalityRemedy& remedy) {
 std::string hang_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   if (!f.divergence) return {};
-  Table remedies({{"remedy"}, {""}});
+  Table remedies({{.name = "remedy", .wrapped = true}, {""}});
   for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
     remedies.add({remedy.what, remedy_result(remedy)});
   std::string out =

@@ -25,7 +25,7 @@ template <class T>
 std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& parts,
                         std::size_t most, const std::vector<std::string>& names,
                         const std::string& noun, std::size_t width) {
-  Table table(columns({}, {""}, {""}));
+  Table table({{"", Column::number}, {.name = "", .wrapped = true}});
   double left = 1;
   std::size_t i = 0;
   for (; i < std::min(most, parts.size()); ++i) {

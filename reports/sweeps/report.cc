@@ -23,6 +23,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kShown = 40;  // the best rows; the rest of the front in addition
 constexpr std::size_t kShownOfFront = 100;
 constexpr std::size_t kShownReasons = 12;
+constexpr std::size_t kShownLines = 6;  // of a point that stands for a reason
 
 // This many value columns fit next to the figures; more are joined into one, "ranks=4
 // strategy=ddp".
@@ -148,8 +149,11 @@ std::string reasons_text(const Summary& summary, const std::string& title,
     // One reason often holds for thousands of points ("tensor 3 does not divide 32 heads"): one of
     // them shows which.
     const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
-    out += fmt::format("      {}\n",
-                       shorten_end((reason.rows.size() > 1 ? "first: " : "") + first, width - 6));
+    // Values may be of any length, and a point may have any number of them.
+    std::string point = reason.rows.size() > 1 ? "first:" : "";
+    for (const std::string_view pair : split(shorten_end(first, kShownLines * (width - 8)), ' '))
+      point += " " + shorten_middle(pair, width - 8);
+    out += fmt::format("      {}\n", wrap(point, width, 8, 6));
   }
   if (reasons.size() > kShownReasons)
     out += fmt::format("  and {} other reasons\n", grouped(reasons.size() - kShownReasons));

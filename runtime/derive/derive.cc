@@ -205,7 +205,8 @@ Status print_remedies(const Scenario& scenario, const StepCost& now, const Deriv
   if (!text) return text.error();
   const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
   if (!choices) return choices.error();
-  stream << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
+  stream << "\nremedies, each derived; bytes and operations of rank 0's costliest step\n"
+         << "  " << pad_right("now", 18 + 14) << to_string(now) << "\n";
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
     DeriveJob own = options;

@@ -136,7 +136,8 @@ Result<std::vector<Comparison>> compare_row(const MeasuredStep& step, std::size_
 }
 
 Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration) {
-  TableAnswer answer{table.file, fmt::format("{} ({})", calibration.name, calibration.origin), {}};
+  TableAnswer answer{
+      table.file, fmt::format("{} ({})", calibration.name, calibration.origin), table.letters, {}};
   for (std::size_t i = 0; i < table.steps.size(); ++i) {
     const MeasuredStep& step = table.steps[i];
     const auto figures = compare_row(step, i + 1, calibration.cost);
@@ -154,7 +155,7 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
 Result<TableAnswer> predict_collectives(const MeasuredTable& table) {
   const Result<std::vector<Machine>> machines = machines_with_measurements();
   if (!machines) return machines.error();
-  TableAnswer answer{table.file, "sim/machines", {}};
+  TableAnswer answer{table.file, "sim/machines", "", {}};
   for (std::size_t i = 0; i < table.collectives.size(); ++i) {
     const Machine* machine = machine_of(*machines, table.collectives[i].machine);
     if (machine == nullptr)
@@ -168,7 +169,7 @@ Result<TableAnswer> predict_collectives(const MeasuredTable& table) {
 
 Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine& machine,
                                        const std::string& machine_file) {
-  TableAnswer answer{table.file, machine_file, {}};
+  TableAnswer answer{table.file, machine_file, "", {}};
   for (std::size_t i = 0; i < table.collectives.size(); ++i) {
     Result<ComparedRow> row = compare_call(table, i + 1, table.collectives[i], machine);
     if (!row) return row.error();

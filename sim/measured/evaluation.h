@@ -50,6 +50,7 @@ struct ComparedRow {
 struct TableAnswer {
   std::string file;
   std::string calibration;  // what predicted it
+  std::string letters;      // what those of the labels stand for; empty where there are none
   std::vector<ComparedRow> rows;
 };
 

@@ -1,7 +1,9 @@
 #include "sim/measured/measured_table.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,8 +14,21 @@
 namespace lockstep::sim {
 
 Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file) {
-  const nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
-  if (root.is_discarded()) return Error{"the file is not JSON", {file}, "give one of the tables"};
+  nlohmann::json root;
+  try {
+    root = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& wrong) {
+    const std::string_view read =
+        std::string_view(text).substr(0, wrong.byte > 0 ? wrong.byte - 1 : 0);
+    return Error{"the file is not JSON from here on",
+                 {file, 1 + static_cast<int>(std::count(read.begin(), read.end(), '\n')),
+                  static_cast<int>(read.size() - (read.rfind('\n') + 1)) + 1},
+                 "correct this place, or give one of the tables of docs/simulate-workloads.md"};
+  } catch (const nlohmann::json::out_of_range&) {
+    return Error{"the file is not JSON with numbers that a double holds",
+                 {file},
+                 "correct the numbers above 1e308"};
+  }
   const auto unknown = [&] {
     return Error{"the file is not one of the known tables",
                  {file},

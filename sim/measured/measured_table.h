@@ -43,6 +43,7 @@ struct MeasuredTable {
   std::string file;
   std::string machine_type;  // names the calibration: "a100-node", "a100-cluster", "dgx-a100",
                              // "h100-cluster", …
+  std::string letters;       // what the letters of the steps' labels stand for
   std::vector<MeasuredStep> steps;
   std::vector<MeasuredCollective> collectives;
 };

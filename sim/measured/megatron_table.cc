@@ -98,6 +98,9 @@ Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::s
                  "(Megatron)"};
   MeasuredTable table;
   table.file = file;
+  table.letters =
+      "B sequences of a step, b of a micro-batch, h hidden size, L layers; tensor (t), data (d), "
+      "pipeline (p) ranks";
   bool one_node = true;
   std::size_t number = 0;
   for (const nlohmann::json& values : root["rows"]) {

@@ -75,6 +75,9 @@ MeasuredStep nemo_step(TableRow& row) {
 Result<MeasuredTable> read_nemo(const nlohmann::json& root, const std::string& file) {
   MeasuredTable table;
   table.file = file;
+  table.letters =
+      "B sequences of a step, b of a micro-batch; tensor (t), context (c), data (d), pipeline (p) "
+      "ranks, x chunks of a stage";
   table.machine_type = TableRow(root, file).text("machine", "dgx-h100");
   std::size_t number = 0;
   for (const nlohmann::json& values : root["rows"]) {

@@ -103,6 +103,9 @@ void add_step(MeasuredTable& table, MeasuredStep step, double tokens_per_second)
 Result<MeasuredTable> read_torchtitan(const nlohmann::json& root, const std::string& file) {
   MeasuredTable table;
   table.file = file;
+  table.letters =
+      "b sequences of a step on each data-parallel rank; tensor (t), context (c), data (d), "
+      "pipeline (p) ranks, x chunks of a stage";
   const std::string hardware = TableRow(root, file).text("hardware");
   table.machine_type = hardware.find("H200") != std::string::npos ? "h200-cluster" : "h100-cluster";
   std::size_t number = 0;

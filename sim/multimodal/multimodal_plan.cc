@@ -121,10 +121,11 @@ class TowersReader {
       const auto published = published_encoder(model.get<std::string>());
       if (!published) {
         const std::vector<std::string> names = published_encoder_names();
+        const std::string meant = did_you_mean(model.get<std::string>(), names);
         return read_.error_at(
             here,
-            fmt::format("no published encoder is known as \"{}\"",
-                        printable(model.get<std::string>())),
+            fmt::format("no published encoder is known as \"{}\"{}{}",
+                        printable(model.get<std::string>()), meant.empty() ? "" : "; ", meant),
             fmt::format(
                 "known are {}; any other one goes by its hyper-parameters: model: {{layers: …, "
                 "hidden: …, heads: …}}",

@@ -29,6 +29,25 @@ TEST(Table, ANarrowTerminalShortensWordsAndNoNumber) {
             " -12  a|b..<i>  =1+1\n");
 }
 
+TEST(Table, AColumnThatMayWrapLosesNothing) {
+  Table out({{"row", Column::number}, {.name = "label", .wrapped = true}, {"end"}});
+  out.add({"1", "8B, 8 GPUs, t\u00a01 d\u00a08", "x"});
+  out.add({"20", "short", "y"});
+  EXPECT_EQ(out.text(80),
+            "row  label                end\n"
+            "  1  8B, 8 GPUs, t 1 d 8  x\n"
+            " 20  short                y\n");
+  EXPECT_EQ(out.text(25),
+            "row  label            end\n"
+            "  1  8B, 8 GPUs, t 1  x\n"
+            "       d 8\n"
+            " 20  short            y\n");
+  // A word that is too wide is shortened, as in other columns.
+  Table narrow({{.name = "", .wrapped = true}});
+  narrow.add({"abcdefghijkl"});
+  EXPECT_EQ(narrow.text(8), "abc..jkl\n");
+}
+
 TEST(Table, HasAColumnPerCellInMarkdown) {
   EXPECT_EQ(sample().markdown(),
             "| rank | call | state |\n|---:|---|---|\n"

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "tests/scenarios/program_test.h"
 
 namespace lockstep {
@@ -97,6 +98,8 @@ TEST_F(Derive, ASafeJobHasACertificate) {
 TEST_F(Derive, NamesTheRemediesThatMakeAJobSafe) {
   EXPECT_EQ(lockstep({"derive", shipped("modality/manual_silent_bad"), "--remedies"}), 1);
   EXPECT_THAT(log(), ::testing::ContainsRegex("dummy images +safe"));
+  const std::string shown = log();
+  for (const std::string_view line : split(shown, '\n')) EXPECT_LE(columns_of(line), 80U) << line;
 }
 
 TEST_F(Derive, WritesEveryReportOfTheCounterexample) {

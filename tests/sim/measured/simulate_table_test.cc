@@ -100,6 +100,26 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
       HasSubstr("training steps"));
 }
 
+TEST_F(SimulateTable, SaysWhereAFileIsNotJson) {
+  const std::string wrong = file("w.json", "{\"columns\": [\n  \"a\",\n  oops]}\n");
+  EXPECT_THAT(cli::run_lockstep({"calibrate", "check", wrong}).err,
+              HasSubstr("w.json:3:3: error: the file is not JSON from here on"));
+  const std::string large = file("l.json", R"json({"columns":["x"],"rows":[[1e999]]})json");
+  EXPECT_THAT(cli::run_lockstep({"calibrate", "check", large}).err, HasSubstr("above 1e308"));
+}
+
+// The whole label tells rows apart, and --only takes its beginning.
+TEST_F(SimulateTable, CutsNoLabel) {
+  const cli::Outcome shown = cli::run_lockstep(
+      {"calibrate", "check", LOCKSTEP_SOURCE_DIR "/sim/tables/mlperf_training_5.1_b200.json"});
+  cli::expect_fits_a_terminal(shown.out);
+  EXPECT_THAT(shown.out, testing::Not(HasSubstr("..")));
+  EXPECT_THAT(shown.out, HasSubstr("  llama3-8b, 32 layers, 8 GPUs, B 16, b 2,\n"
+                                   "                                         "
+                                   "t 1 c 1 d 8 p 1 x 1, fp8\n"));
+  EXPECT_THAT(shown.out, HasSubstr("label: B sequences of a step"));
+}
+
 TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
   const std::vector<std::pair<std::string, std::string>> refusals = {
       {"{", "is not JSON"},

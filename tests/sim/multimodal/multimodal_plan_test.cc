@@ -79,7 +79,8 @@ TEST(TowersPlan, WhatCannotBeIsRefusedWithItsLine) {
   for (const Refusal& bad : std::vector<Refusal>{
            {"tensor: 4}", "tensor: 3}", "heads 16 of vit do not divide by tensor 3", 12},
            {"tensor: 4}", "tensor: 8}", "4 GPUs of the LLM", 12},
-           {"vit-huge", "vit-hug", "no published encoder is known as \"vit-hug\"", 12},
+           {"vit-huge", "vit-hug",
+            "no published encoder is known as \"vit-hug\"; did you mean \"vit-huge\"?", 12},
            {"tensor: 4}", "gpus: 8}", "\"gpus\" is of an encoder on its own GPUs", 12},
            {"tensor: 4}", "on: own_gpus}", "does not say how many", 12},
            {"tensor: 4}", "on: own_gpus, gpus: 64}", "of 64 GPUs the encoders have all", 4},

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ends_at_once.h"
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
@@ -99,6 +100,14 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   // Tensors without values cannot be timed. Without an option, the job's size decides.
   if (command.time_work) options.on_meta = false;
   if (command.meta || command.no_meta) options.on_meta = command.meta;
+  // A large job is simulated for many seconds, and again for each what-if.
+  std::optional<EndsAtOnce> ends;
+  options.computes = [&] {
+    ends.emplace([kept = !command.output_dir.empty(), folder] {
+      std::error_code ignored;
+      if (!kept) std::filesystem::remove_all(folder, ignored);
+    });
+  };
   runtime::SimulatedChange change;
   if (command.ranks > 0) change.ranks = command.ranks;
   if (command.steps > 0) change.steps = command.steps;

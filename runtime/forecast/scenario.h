@@ -2,6 +2,7 @@
 // clock (sim/forecast/scenario.h).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -25,6 +26,8 @@ struct ForecastOptions {
   std::optional<bool> on_meta;  // nothing: as it suits the job
   bool time_work = false;       // time the work on this machine instead of only pricing it
   bool quiet = false;
+  // Called once no worker runs any more: what follows only computes, and polls no interrupts.
+  std::function<void()> computes = [] {};
 };
 
 // Derives and simulates it. Errors: those of scenario_to_derive(), derive_ranks() and

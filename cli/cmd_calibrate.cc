@@ -1,4 +1,6 @@
 // lockstep calibrate: measures this machine for `lockstep simulate`.
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -118,10 +120,15 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   options.name = command.name;
   options.ranks = command.ranks;
   options.repeats = command.repeats;
-  // 0: the system does not say.
   options.cores = static_cast<std::int64_t>(processors());
-  options.quiet = command.quiet;
+  // A line that the next one overwrites: measuring takes minutes.
+  const bool shown = !command.quiet && ::isatty(STDERR_FILENO) == 1;
+  if (shown)
+    options.progress = [](const std::string& what) {
+      std::cerr << "\r\x1b[K" << what << std::flush;
+    };
   const Result<runtime::Calibration> measured = runtime::calibrate(options, interrupts);
+  if (shown) std::cerr << "\r\x1b[K" << std::flush;
   // First: after Ctrl-C the error says only that a job ended early.
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
   if (!measured) return reports::fail(measured.error());

@@ -81,6 +81,12 @@ void add_to(WorkMeasured& out, const trace::RankCosts& rank, int batch_size) {
 
 // True if products in float32 have a rate. A narrower type without a rate is priced as the next
 // wider one, and float32 is the widest.
+// "round 2 of 3"; a round beyond the planned ones, which only a busy machine needs, "round 4".
+std::string round_text(int round, int planned) {
+  return round <= planned ? fmt::format("round {} of {}", round, planned)
+                          : fmt::format("round {}, because the machine is busy", round);
+}
+
 bool prices_products(const sim::WorkRates& rates) {
   const auto of_float32 = rates.flop.find("float32");
   return of_float32 != rates.flop.end() && of_float32->second > 0;
@@ -89,6 +95,7 @@ bool prices_products(const sim::WorkRates& rates) {
 Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& interrupts) {
   std::vector<CalibrationJob> jobs;
   for (std::size_t i = 0; i < kWorkJobs.size(); ++i) {
+    options.progress(fmt::format("ranks alone, counted: job {} of {}", i + 1, kWorkJobs.size()));
     jobs.emplace_back(work_scenario(kWorkJobs[i]), 2, fmt::format("{}/work-{}", options.folder, i),
                       options, interrupts);
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
@@ -99,8 +106,11 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
   constexpr int kMoreRounds = 6;
   WorkMeasured out;
   for (int round = 0; round < options.repeats + kMoreRounds; ++round) {
-    for (CalibrationJob& job : jobs)
-      if (const Status ok = job.time(round); !ok) return ok.error();
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      options.progress(fmt::format("ranks alone, {}: job {} of {}",
+                                   round_text(round + 1, options.repeats), i + 1, jobs.size()));
+      if (const Status ok = jobs[i].time(round); !ok) return ok.error();
+    }
     if (round + 1 < options.repeats) continue;
     out = {};
     for (std::size_t i = 0; i < jobs.size(); ++i)
@@ -184,13 +194,18 @@ Status measure_jobs(const CalibrateOptions& options, Calibration& out, Interrupt
                         fmt::format("{}/{}-{}", options.folder, strategy, ranks), options,
                         interrupts);
   }
-  for (JobMeasurement& job : jobs)
+  for (JobMeasurement& job : jobs) {
+    options.progress(fmt::format("ranks together, counted: {} jobs", jobs.size()));
     if (const Status ok = job.count(); !ok) return ok;
+  }
   const JobMeasurement& few_ranks = jobs.front();
   const JobMeasurement& all_ranks = jobs[jobs.size() - kJobStrategies.size()];
   for (int round = 1;; ++round) {
-    for (JobMeasurement& job : jobs)
-      if (const Status ok = job.measure(round); !ok) return ok;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      options.progress(fmt::format("ranks together, {}: job {} of {}",
+                                   round_text(round, options.repeats), i + 1, jobs.size()));
+      if (const Status ok = jobs[i].measure(round); !ok) return ok;
+    }
     if (round < options.repeats) continue;
     const Status fitted = fit_links(few_ranks, all_ranks, out.machine);
     // Other load on the machine can hide the cost of bytes: measure another round.

@@ -23,7 +23,7 @@ DeriveRanksOptions derive_options(const std::string& folder, const CalibrateOpti
   out.worker = options.worker;
   out.folder = folder;
   out.on_meta = false;
-  out.quiet = options.quiet;
+  out.quiet = true;  // options.progress says more
   return out;
 }
 

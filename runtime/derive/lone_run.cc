@@ -81,11 +81,16 @@ std::string draws_file(const std::string& folder) { return folder + "/draws.json
 
 }  // namespace
 
-Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options) {
+Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options,
+                                       Interrupts& interrupts) {
   const std::string file = draws_file(options.folder);
   Result<Process> process = Process::spawn({options.worker, "draws", scenario.file}, file);
   if (!process) return process.error();
-  while (process->running()) std::this_thread::sleep_for(kPoll);
+  // Of 65,536 ranks it draws for many seconds.
+  while (process->running()) {
+    if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
+    std::this_thread::sleep_for(kPoll);
+  }
   if (const Status ok = outcome_of(*process->poll(), file); !ok) return ok.error();
   return known_to_draw_alike(scenario, options.folder);
 }

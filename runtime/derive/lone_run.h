@@ -49,8 +49,9 @@ class LoneRun {
 
 // Asks a worker which ranks of a job draw equal batches, and keeps its answer as
 // options.folder/draws.json. Errors: a worker that cannot be started, refuses, or fails; files that
-// cannot be read or written.
-Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options);
+// cannot be read or written; the user's signal.
+Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options,
+                                       Interrupts& interrupts);
 
 // What it answered into that folder before. Errors: it did not.
 Result<DrawnAlike> known_to_draw_alike(const Scenario& scenario, const std::string& folder);

@@ -126,14 +126,15 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
                "derive` decides for all mixes"};
 }
 
-Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options) {
+Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options,
+                                      Interrupts& interrupts) {
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   RanksToDerive out;
   std::optional<DrawnAlike> drawn;
   if (needs_draws(scenario)) {
     Result<DrawnAlike> answer =
-        ask_who_draws_alike(scenario, {options.worker, options.folder, false});
+        ask_who_draws_alike(scenario, {options.worker, options.folder, false}, interrupts);
     if (!answer) return answer.error();
     drawn = std::move(*answer);
   }
@@ -189,7 +190,7 @@ std::optional<Result<sim::DerivedRanks>> RankDerivation::poll() {
 
 Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                        Interrupts& interrupts) {
-  Result<RanksToDerive> ranks = ranks_to_derive(scenario, options);
+  Result<RanksToDerive> ranks = ranks_to_derive(scenario, options, interrupts);
   if (!ranks) return ranks.error();
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();

@@ -37,8 +37,9 @@ struct RanksToDerive {
 };
 
 // `scenario` must be in a separate file (runtime/job/scenario_variants.h). Errors: a job that
-// cannot be derived, or not with this many ranks.
-Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options);
+// cannot be derived, or not with this many ranks; the user's signal.
+Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options,
+                                      Interrupts& interrupts);
 
 // A derivation that runs in the background; the worker is killed with this object.
 class RankDerivation {

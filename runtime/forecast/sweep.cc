@@ -87,7 +87,9 @@ Status SweepRun::start(Job job) {
   job.ranks = scenario->ranks;
   const DeriveRanksOptions options{options_.worker, folder->path(), options_.on_meta,
                                    LoneRanks::Costs::counts, true};
-  Result<RanksToDerive> ranks = ranks_to_derive(*scenario, options);
+  Result<RanksToDerive> ranks = ranks_to_derive(*scenario, options, book_.interrupts());
+  // Interrupted, the job was not decided: the next run tries it.
+  if (!ranks && book_.interrupted()) return Status::ok();
   if (!ranks) return record_for_all(job, sim::Outcome::refused, ranks.error());
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();

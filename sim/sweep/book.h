@@ -66,6 +66,7 @@ class SweepBook {
 
   const Variation& variation() const { return variation_; }
   bool interrupted() { return interrupts_.poll() != 0; }
+  Interrupts& interrupts() { return interrupts_; }
 
   // Sets the points that rows() returns.
   void ask(const std::vector<PointId>& points);

@@ -71,14 +71,15 @@ TEST_F(Simulate, TheCriticalPathIsWhatTheMeasuredStepsTake) {
 // The critical path of DDP is before calls with long names.
 TEST_F(Simulate, CutsNoNameOnTheCriticalPath) {
   ASSERT_EQ(simulate(shipped("modality/ddp_find_unused_ok")), 0) << log();
-  EXPECT_THAT(log(), AllOf(HasSubstr("before all_reduce(logit_scale, image"), Not(HasSubstr(".."))));
+  EXPECT_THAT(log(),
+              AllOf(HasSubstr("before all_reduce(logit_scale, image"), Not(HasSubstr(".."))));
 }
 
 // What is derived is a changed copy, which is gone afterwards.
 TEST_F(Simulate, ErrorsNameTheUsersFile) {
-  const std::string job =
-      write("ranks: 2\ndata: {text_only: 0.3}\nstrategy: ddp\nremedy: dummy-image\n"
-            "train: {steps: 3, batch_size: 4, seed: 1}\n");
+  const std::string job = write(
+      "ranks: 2\ndata: {text_only: 0.3}\nstrategy: ddp\nremedy: dummy-image\n"
+      "train: {steps: 3, batch_size: 4, seed: 1}\n");
   ASSERT_EQ(simulate(job, {"--ranks", "4096", "--steps", "20"}), 2) << log();
   EXPECT_THAT(log(), AllOf(HasSubstr(job), HasSubstr("different conditions"),
                            Not(HasSubstr("lockstep-simulate-"))));

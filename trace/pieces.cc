@@ -155,7 +155,7 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
     return piece;
   }
   if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
-  read_piece({content.bytes, content.name, piece.rank, plan.work}, tables, piece);
+  read_piece({content.bytes, content.name, piece.rank, plan.work, content.written}, tables, piece);
   if (piece.error && piece.source != nullptr) {  // a log without calls
     piece.error.reset();
     return piece;

@@ -252,6 +252,10 @@ struct RankTrace {
   // The trace is a snapshot of a running process. It may have issued further calls later, so a call
   // that it lacks counts as missing only where others wait for it.
   bool snapshot = false;
+  // Of a Flight Recorder dump: for how long at most a call had been open when its file was written
+  // (of a copy without the file's time: copied), and how long at most one took that completed.
+  // kNoTime: not known.
+  Nanos longest_open = kNoTime, longest_completed = kNoTime;
   // The source writes the end of each wait, as a ring file does: a wait without an end had not
   // ended when the trace was cut.
   bool ends_of_waits = false;

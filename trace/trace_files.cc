@@ -1,6 +1,8 @@
 #include "trace/trace_files.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -91,6 +93,13 @@ void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<s
   if (last) add_torchrun_logs(last->second, false, out);
 }
 
+// A time of a file, which may be any number. kNoTime: none that a recording can have.
+Nanos since_1970(std::int64_t seconds) {
+  constexpr Nanos kNanosPerSecond = 1'000'000'000;
+  constexpr std::int64_t kLatest = INT64_MAX / kNanosPerSecond;  // 2262
+  return seconds > 0 && seconds < kLatest ? seconds * kNanosPerSecond : kNoTime;
+}
+
 // Unpacks what may be packed in several layers: a zip archive from a CI service that holds a
 // .tar.zst of .gz files. All layers and members together unpack to at most `left` bytes, so that a
 // small file takes neither much memory nor much time.
@@ -98,32 +107,36 @@ class Unpacker {
  public:
   Unpacker(const ContentReader& reader, std::size_t left) : reader_(reader), left_(left) {}
 
-  Status unpack(std::string_view bytes, const std::string& name, bool truncated, int layers,
-                bool member = false) {
-    if (layers > 0 && looks_like_packed(bytes)) {
-      const Result<Inflated> inflated = unpack_stream(bytes, name, left_);
+  // What is in `content`, which may be packed in so many layers.
+  Status unpack(const Content& content, int layers) {
+    if (layers > 0 && looks_like_packed(content.bytes)) {
+      const Result<Inflated> inflated = unpack_stream(content.bytes, content.name, left_);
       if (!inflated) return inflated.error();
       left_ -= inflated->text.size();
-      return unpack(inflated->text, name, truncated || inflated->truncated, layers - 1, member);
+      Content inner = content;
+      inner.bytes = inflated->text;
+      inner.truncated |= inflated->truncated;
+      return unpack(inner, layers - 1);
     }
-    if (layers > 0 && looks_like_archive(bytes))
-      return unpack_archive(bytes, name, truncated, layers);
-    reader_.use({bytes, name, truncated, member});
+    if (layers > 0 && looks_like_archive(content.bytes)) return unpack_archive(content, layers);
+    reader_.use(content);
     return Status::ok();
   }
 
  private:
   // A member that cannot be unpacked does not keep the others from being read; the first failure is
   // reported.
-  Status unpack_archive(std::string_view bytes, const std::string& name, bool truncated,
-                        int layers) {
+  Status unpack_archive(const Content& archive, int layers) {
     Status failed = Status::ok();
-    const Status read =
-        for_each_member(bytes, name, truncated, left_, [&](const ArchiveMember& member) {
+    const Status read = for_each_member(
+        archive.bytes, archive.name, archive.truncated, left_, [&](const ArchiveMember& member) {
           left_ -= std::min(left_, member.bytes.size());
-          const Status used = unpack(member.bytes, fmt::format("{}:{}", name, member.name),
-                                     member.truncated, layers - 1,
-                                     /*member=*/true);
+          const Status used = unpack({.bytes = member.bytes,
+                                      .name = fmt::format("{}:{}", archive.name, member.name),
+                                      .truncated = member.truncated,
+                                      .member = true,
+                                      .written = since_1970(member.written_s)},
+                                     layers - 1);
           if (failed && !used) failed = used;
         });
     return read ? failed : read;
@@ -132,6 +145,15 @@ class Unpacker {
   const ContentReader& reader_;
   std::size_t left_;
 };
+
+// When the file was last written; kNoTime: that cannot be read.
+Nanos time_of(const std::string& path) {
+  std::error_code failed;
+  const fs::file_time_type time = fs::last_write_time(path, failed);
+  if (failed) return kNoTime;
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  return since_1970(fs::file_time_type::clock::to_sys(seconds).time_since_epoch().count());
+}
 
 Status use_mapped(const std::string& path, const ContentReader& reader) {
   const Result<MappedFile> file = MappedFile::open(path);
@@ -194,7 +216,10 @@ Status for_each_content(const std::string& path, FileBuffer& buffer, const Conte
   if (!input && looks_like_ring_file(*bytes)) return use_mapped(path, reader);
   constexpr int kMaxLayers = 4;  // a packed archive that holds a packed archive
   return Unpacker(reader, inflation_limit(bytes->size()))
-      .unpack(*bytes, input ? "standard input" : path, false, kMaxLayers);
+      .unpack({.bytes = *bytes,
+               .name = input ? "standard input" : path,
+               .written = input ? kNoTime : time_of(path)},
+              kMaxLayers);
 }
 
 }  // namespace lockstep::trace

@@ -8,6 +8,7 @@
 
 #include "base/files/read_file.h"
 #include "base/result.h"
+#include "trace/ids.h"
 
 namespace lockstep::trace {
 
@@ -36,6 +37,9 @@ struct Content {
   std::string name;        // "dumps/rank_3", "dumps.tar:rank_3"
   bool truncated = false;  // the archive was cut off or damaged; `bytes` is what came before
   bool member = false;     // of an archive, as a file in a folder: the user did not name it
+  // When the file, or the member of an archive, was last written, since 1970, in whole seconds;
+  // kNoTime: not known.
+  Nanos written = kNoTime;
 };
 
 struct ContentReader {

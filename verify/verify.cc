@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "verify/blocking/blocking.h"
+#include "verify/blocking/stalls.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"
@@ -250,7 +251,8 @@ void find_causes(const Context& context, OpenQuestions& questions, Causes& cause
   std::erase_if(exchanged,
                 [&](ExchangedNames& names) { return causes.add_exchanged_names(names); });
   // Gloo's calls run on the hosts, not on devices.
-  const bool devices = is_snapshot(context.run) && context.semantics != CallSemantics::gloo;
+  const bool devices = is_snapshot(context.run) && context.semantics != CallSemantics::gloo &&
+                       may_be_late(context).empty();
   if (devices && causes.empty() && add_device_stall(context, questions, causes)) return;
   add_wait_causes(context, questions, causes);
   causes.add_deaths();

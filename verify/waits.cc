@@ -128,6 +128,7 @@ std::optional<Cause> told_by_the_calls(const Context& context, const WaitCause& 
 
 void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
+  const std::string late = snapshot ? may_be_late(context) : "";
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
     // While the job runs, a wait that may still end is not a finding. Where all traces just end, it
@@ -141,6 +142,7 @@ void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& c
       if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
       std::string why =
           may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
+      if (why.empty() && !late.empty()) why = wait_consequence(context, wait).message + late;
       if (why.empty()) {
         left.push_back(std::move(wait));
       } else if (causes.empty()) {
@@ -181,6 +183,11 @@ void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& c
       // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
       // was only looked at earlier.
       std::string why = may_be_ahead(context, wait);
+      // A cycle, and a call that was passed by, do not depend on when the ranks were looked at.
+      if (why.empty() && !late.empty() && !wait.cycle &&
+          passed_by_deviations(context, wait).empty()) {
+        why = wait_consequence(context, wait).message + late;
+      }
       if (!why.empty() && causes.empty()) {
         questions.undecided.push_back(std::move(why));
         continue;

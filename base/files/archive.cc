@@ -148,6 +148,7 @@ Status for_each_member(std::string_view bytes, const std::string& file, bool tru
     if (member) use(*member);
     const char* const name = archive_entry_pathname(entry);
     member.emplace(ArchiveMember{name == nullptr ? "" : name, "", false});
+    if (tar) member->written_s = archive_entry_mtime(entry);
     const MemberEnd end = read_data(reader.get(), left, member->bytes);
     if (end == MemberEnd::too_large && !tar) return unpacks_to_more(limit, file);
     member->truncated = end != MemberEnd::whole;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct ArchiveMember {
   std::string name;  // as in the archive; never used as a path
   std::string bytes;
   bool truncated = false;  // the archive is cut off or damaged in this member, or right after it
+  // When the file was last written, in seconds since 1970; 0: not known, as in zip archives, whose
+  // times are local ones of an unknown zone.
+  std::int64_t written_s = 0;
 };
 
 // Calls `use` for each regular file in the archive, in its order, with one member in memory at a

@@ -4,6 +4,8 @@
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -28,8 +30,10 @@ constexpr std::size_t kHead = FileBuffer::kHead;
 
 using Members = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
-// An archive of these, made by libarchive. `filter`: ARCHIVE_FILTER_ZSTD, …
-std::string archive_of(const Members& members, int format, int filter = ARCHIVE_FILTER_NONE) {
+// An archive of these, made by libarchive. `filter`: ARCHIVE_FILTER_ZSTD, … `written`: when all
+// were, in seconds since 1970.
+std::string archive_of(const Members& members, int format, int filter = ARCHIVE_FILTER_NONE,
+                       std::int64_t written = 0) {
   archive* writer = archive_write_new();
   archive_write_set_format(writer, format);
   archive_write_add_filter(writer, filter);
@@ -42,6 +46,7 @@ std::string archive_of(const Members& members, int format, int filter = ARCHIVE_
     archive_entry_set_pathname(entry, name.c_str());
     archive_entry_set_filetype(entry, AE_IFREG);
     archive_entry_set_perm(entry, 0644);
+    if (written != 0) archive_entry_set_mtime(entry, written, 0);
     archive_entry_set_size(entry, static_cast<la_int64_t>(text.size()));
     EXPECT_EQ(archive_write_header(writer, entry), ARCHIVE_OK);
     archive_write_data(writer, text.data(), text.size());
@@ -152,6 +157,34 @@ TEST_F(TraceFilesTest, ArchivesOfEveryKindGiveTheirMembers) {
        {ARCHIVE_FILTER_NONE, ARCHIVE_FILTER_GZIP, ARCHIVE_FILTER_XZ, ARCHIVE_FILTER_ZSTD})
     EXPECT_THAT(contents(dir_.write("a.tar", tar_of(members, filter))), ElementsAre("a", "b"))
         << filter;
+}
+
+TEST_F(TraceFilesTest, TellsWhenFilesAndMembersWereWritten) {
+  const auto written = [&](const std::string& path) {
+    fs::last_write_time(path, std::chrono::file_clock::from_sys(
+                                  std::chrono::sys_seconds(std::chrono::seconds(1'800'000'000))));
+    std::vector<Nanos> out;
+    const Status opened = for_each_content(
+        path, buffer_,
+        {.wants = wants_, .use = [&](const Content& content) { out.push_back(content.written); }});
+    EXPECT_TRUE(opened);
+    return out;
+  };
+  constexpr Nanos kSecond = 1'000'000'000;
+  EXPECT_THAT(written(dir_.write("a", "text")), ElementsAre(1'800'000'000 * kSecond));
+  EXPECT_THAT(written(dir_.write("a.gz", gzip("text"))), ElementsAre(1'800'000'000 * kSecond));
+  const auto tar = [&](std::int64_t time) {
+    return archive_of({{"rank_0.gz", gzip("a")}, {"rank_1", "b"}}, ARCHIVE_FORMAT_TAR_PAX,
+                      ARCHIVE_FILTER_GZIP, time);
+  };
+  EXPECT_THAT(written(dir_.write("a.tar", tar(1'700'000'000))),
+              ElementsAre(1'700'000'000 * kSecond, 1'700'000'000 * kSecond));
+  for (const std::int64_t none : {std::int64_t{0}, std::int64_t{-5}, INT64_MAX / 4})
+    EXPECT_THAT(written(dir_.write("a.tar", tar(none))), ElementsAre(kNoTime, kNoTime)) << none;
+  // A zip archive has local times, of a zone that it does not tell.
+  EXPECT_THAT(written(dir_.write("a.zip", archive_of({{"rank_0", "a"}}, ARCHIVE_FORMAT_ZIP,
+                                                     ARCHIVE_FILTER_NONE, 1'700'000'000))),
+              ElementsAre(kNoTime));
 }
 
 // What a CI service offers for download: a zip file of what the job packed.

@@ -26,6 +26,7 @@ struct TraceFile {
   // Also read what the rank computed, as spans, where the format records it: what a simulation
   // needs, and analyses of calls do not.
   bool work = false;
+  Nanos written = kNoTime;  // Content::written
 };
 
 struct Format;

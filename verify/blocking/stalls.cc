@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/messages.h"
 #include "verify/replay/semantics.h"
@@ -179,6 +180,30 @@ std::string may_be_running(const Context& context, const WaitPoint& point,
                          ? "no device had begun it"
                          : "the traces do not show whether it runs, stalls, or has only just "
                            "been issued");
+}
+
+std::string may_be_late(const Context& context) {
+  constexpr trace::Nanos kSecond = 1'000'000'000;
+  // The times of files are whole seconds, and clocks differ: ages below a second are not known.
+  constexpr trace::Nanos kAlwaysShort = kSecond;
+  // However long a call took before (a checkpoint, the first step): no watchdog gives up sooner.
+  constexpr trace::Nanos kNeverShort = 60 * kSecond;
+  if (context.hung) return "";
+  trace::Nanos open = 0, completed = 0;
+  for (const trace::RankTrace& trace : context.run.ranks) {
+    if (trace.longest_open == trace::kNoTime) return "";
+    open = std::max(open, trace.longest_open);
+    completed = std::max(completed, trace.longest_completed);
+  }
+  if (open >= std::clamp(completed, kAlwaysShort, kNeverShort)) return "";
+  const auto text = [&](trace::Nanos time) {
+    return duration_text(static_cast<double>(time) / static_cast<double>(kSecond));
+  };
+  return fmt::format(
+      ": it may just be late; by the times of the files, no call had been open for more than {} "
+      "when they were written{}; take the dumps again a minute later",
+      text(std::max(open, kAlwaysShort)),
+      completed > kAlwaysShort ? fmt::format(", and one before took {}", text(completed)) : "");
 }
 
 bool issued_alone(const Context& context) {

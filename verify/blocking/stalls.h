@@ -17,6 +17,11 @@ namespace lockstep::verify {
 std::string may_be_running(const Context& context, const WaitPoint& point,
                            const std::vector<std::uint32_t>& victims);
 
+// Why the waits in dumps may end at the next moment: when the files were written, no call had been
+// open for longer than others of the job took. "" where one had been, or that is not known. The
+// words follow those of a wait. O(ranks).
+std::string may_be_late(const Context& context);
+
 // Whether a job over NCCL recorded only which calls were issued. Then nothing shows which of them
 // completed, nor what a host did after its last call.
 bool issued_alone(const Context& context);

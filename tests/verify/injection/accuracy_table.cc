@@ -225,13 +225,21 @@ class Judge {
   Tally tally_;
 };
 
-// How many of so many dumps, taken of healthy jobs under way, have findings.
-std::uint32_t alarms_in_running(std::uint32_t dumps) {
-  std::uint32_t alarms = 0;
+// How many of so many dumps, taken of healthy jobs under way, have findings: with the times of the
+// files, and where these were lost.
+struct Alarms {
+  std::uint32_t with_times = 0, without = 0;
+};
+Alarms alarms_in_running(std::uint32_t dumps) {
+  Alarms alarms;
   for (std::uint32_t seed = 0; seed < dumps; ++seed) {
     Random random(seed * 1000 + 998);
     const Trial trial = make_running(generated_program, random);
-    alarms += verify(read_files(trial.files)).verdict == Verdict::findings ? 1U : 0U;
+    const auto raised = [&](trace::Nanos written) {
+      return verify(read_files(trial.files, written)).verdict == Verdict::findings ? 1U : 0U;
+    };
+    alarms.with_times += raised(trial.stopped_at);
+    alarms.without += raised(trace::kNoTime);
   }
   return alarms;
 }
@@ -295,8 +303,9 @@ constexpr std::string_view kLimits = R"(## What cannot be told apart, and why
   `missing-collective` there.
 - **Dumps: an open message, where the ring lost its channel's first messages.** Nobody posted its
   other side, or the peer completed that and was read a moment later. `--hung` decides.
-- **Dumps of a job under way.** A rank that others wait for may come at the next moment. A dump has no
-  clock that tells how long they wait, so that this looks like a host or device that stands still.
+- **Dumps of a job under way, copied without the times of the files.** A rank that others wait for
+  may come at the next moment. Only a file's time tells how long they had waited when it was
+  written; without it, this looks like a host or device that stands still.
 )";
 
 constexpr std::string_view kMeshes = R"(## Meshes under NCCL's rules
@@ -331,10 +340,11 @@ std::string page(const Options& options) {
                  "with or without\n"
                  "timing, frames and completed calls. Healthy ones are seen up to four calls late.",
                  dumps);
+  const Alarms running = alarms_in_running(healthy);
   out += fmt::format(
       "Dumps taken of healthy jobs under way, ranks at different calls: {}, of which something was "
-      "said of {} (see the end of this page).\n\n",
-      healthy, alarms_in_running(healthy));
+      "said of {}, and of {} where the files had lost their times (see the end of this page).\n\n",
+      healthy, running.with_times, running.without);
   out += std::string(kMeshes) +
          mesh_tables(judge_meshes({.programs = static_cast<int>(options.seeds) * 10}));
   const struct {

@@ -331,6 +331,7 @@ class Devices {
   DeviceOutcome outcome(bool stopped) {
     DeviceOutcome out;
     out.stopped = stopped;
+    out.ended_at = clock_;
     for (Device& d : devices_) {
       d.out.dumped = d.host != Host::gone;
       // A rank that nobody misses any more holds up nobody.

@@ -59,8 +59,9 @@ struct RankOutcome {
 
 struct DeviceOutcome {
   std::vector<RankOutcome> ranks;
-  bool hung = false;     // some rank did not get through
-  bool stopped = false;  // by DeviceBehaviour
+  bool hung = false;          // some rank did not get through
+  bool stopped = false;       // by DeviceBehaviour
+  std::int64_t ended_at = 0;  // when nothing happened any more, or it was stopped
 };
 
 DeviceOutcome execute_on_devices(const Job& job, const DeviceBehaviour& behaviour, Random& random);

@@ -51,6 +51,11 @@ void skew(const Job& job, DeviceOutcome& outcome, int most, Random& random) {
   }
 }
 
+std::int64_t time_in_dumps(std::int64_t clock) {
+  constexpr std::int64_t kStart = 1795247719749931269;
+  return kStart + clock;
+}
+
 namespace {
 
 std::string name_in_torch(const CallSpec& call, const Members& members, int rank) {
@@ -203,7 +208,6 @@ class DumpWriter {
   void write_entry(const Entry& e, Entry::State state, const std::string& name, bool closes) {
     const bool completed = state == Entry::State::completed;
     const bool started = style_.timing && state != Entry::State::scheduled;
-    const auto time = [](std::int64_t clock) { return 1795247719749931269 + clock; };
     w_.begin_dict();
     if (style_.frames && !style_.json) write_frames(e.call);
     w_.text("record_id").integer(e.record).text("pg_id").integer(numbers_.at(e.call.group));
@@ -211,13 +215,13 @@ class DumpWriter {
     w_.text("collective_seq_id").integer(e.collective_seq);
     w_.text("p2p_seq_id").integer(e.p2p_seq);
     w_.text("op_id").integer(e.record + 1).text("profiling_name").text(name);
-    w_.text("time_created_ns").integer(time(e.created_at));
+    w_.text("time_created_ns").integer(time_in_dumps(e.created_at));
     write_tensors(closes ? CallSpec{} : e.call);
     w_.text("state").text(completed ? "completed" : started ? "started" : "scheduled");
     w_.text("time_discovered_started_ns");
-    started ? w_.integer(time(e.started_at)) : w_.none();
+    started ? w_.integer(time_in_dumps(e.started_at)) : w_.none();
     w_.text("time_discovered_completed_ns");
-    completed ? w_.integer(time(e.completed_at)) : w_.none();
+    completed ? w_.integer(time_in_dumps(e.completed_at)) : w_.none();
     w_.text("retired").boolean(completed).text("timeout_ms").integer(600000);
     w_.text("is_p2p").boolean(e.point_to_point).end_dict();
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tests/verify/injection/devices.h"
 #include "tests/verify/injection/files.h"
@@ -25,6 +26,9 @@ void forget(DeviceOutcome& outcome, const DumpStyle& style);
 // Makes some ranks see the completion of up to `most` of their newest calls only later: they were
 // looked at a little before the others. Of each group one member at least has seen everything.
 void skew(const Job& job, DeviceOutcome& outcome, int most, Random& random);
+
+// A time of the devices' common clock as the dumps have it.
+std::int64_t time_in_dumps(std::int64_t clock);
 
 // PyTorch calls the group of all ranks "0".
 void name_as_torch(Job& job);

@@ -15,7 +15,7 @@ Files trace_files(const std::vector<std::string>& texts) {
   return out;
 }
 
-trace::Run read_files(const Files& files) {
+trace::Run read_files(const Files& files, trace::Nanos written) {
   trace::Tables tables;
   std::vector<trace::RankTrace> traces;
   std::vector<trace::Run::Unreadable> unreadable;
@@ -26,8 +26,9 @@ trace::Run read_files(const Files& files) {
       unreadable.push_back({Error{"of no known form", {name}, ""}, trace::rank_in_name(name)});
       continue;
     }
-    Result<std::vector<trace::RankTrace>> read =
-        format->read({bytes, name, trace::rank_in_name(name)}, tables);
+    Result<std::vector<trace::RankTrace>> read = format->read(
+        {.bytes = bytes, .name = name, .rank = trace::rank_in_name(name), .written = written},
+        tables);
     if (!read) {
       unreadable.push_back({read.error(), trace::rank_in_name(name)});
       continue;

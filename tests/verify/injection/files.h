@@ -16,6 +16,7 @@ Files trace_files(const std::vector<std::string>& texts);
 
 // Reads text traces or dumps as load_run does, without a disk. A file that cannot be read is a
 // defect of whoever wrote it here: it is left out and named in Run::unreadable.
-trace::Run read_files(const Files& files);
+// `written`: when the files of dumps were, in nanoseconds since 1970.
+trace::Run read_files(const Files& files, trace::Nanos written = trace::kNoTime);
 
 }  // namespace lockstep::verify::injection

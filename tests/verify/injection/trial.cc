@@ -236,7 +236,8 @@ Trial make_running(const Programs& programs, Random& random) {
   return {dump_files(program.job, outcome, style),
           describe(program.job, program.recording, behaviour) + words_of(devices, style),
           {},
-          false};
+          false,
+          time_in_dumps(outcome.ended_at)};
 }
 
 }  // namespace lockstep::verify::injection

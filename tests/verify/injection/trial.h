@@ -35,6 +35,7 @@ struct Trial {
   // A place that tells the fault was overwritten in the recorder's ring: whatever is said of what
   // is left, only that something is said counts.
   bool overwritten = false;
+  std::int64_t stopped_at = 0;  // of make_running(): when the dumps were taken, in their own times
 };
 
 // Nothing: no program with a place for the fault was found, or the schedule got through by luck.

@@ -220,6 +220,11 @@ class Expander {
     while (!in.done() && in.ok()) {
       const std::uint64_t gap = in.below(events.size() + 1);
       const std::uint64_t event = next + gap;
+      if (event == events.size()) {
+        trace_.longest_open = in.integer();
+        trace_.longest_completed = in.integer();
+        return in.done() && trace_.longest_open >= 0 && trace_.longest_completed >= 0;
+      }
       last = wrapping_sum(last, in.integer());
       if (!in.ok() || event >= events.size() || last < 0) return false;
       events[event].time = last;

@@ -338,6 +338,11 @@ class FormWriter {
                                             static_cast<std::uint64_t>(last)));
       last = time;
     }
+    if (trace_.longest_open != kNoTime) {  // in place of an event after the last one
+      out.number(trace_.events.size() - next);
+      out.integer(trace_.longest_open);
+      out.integer(trace_.longest_completed);
+    }
     return out.take();
   }
 

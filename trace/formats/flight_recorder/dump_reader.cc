@@ -102,6 +102,7 @@ class DumpReader {
       trace_.backend = trace_.calls.empty() ? "" : "gloo";
     }
     builder_.finish();
+    note_durations();
     if (only_gloo_ && groups_.least_world() > 0) {  // link_dumps compares it with the other dumps
       trace_.world_size = std::max(groups_.least_world(), trace_.rank.value + 1);
       for (const auto& group : trace_.groups)
@@ -373,6 +374,30 @@ class DumpReader {
       builder_.add_call_event(EventKind::start, id, time(DumpKey::started));
     }
     if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
+  }
+
+  // Sets how long calls took, if the file's time tells when the dump was written: it was not where
+  // the dump holds later times, beyond what clocks may differ. O(events).
+  void note_durations() {
+    if (file_.written == kNoTime) return;
+    constexpr Nanos kClocksDiffer = 1'000'000'000;  // times of files are whole seconds here
+    std::vector<Nanos> issued(trace_.calls.size(), kNoTime);
+    Nanos newest = 0, open = 0, completed = 0;
+    for (const Event& event : trace_.events) {
+      if (event.time < 0) continue;
+      newest = std::max(newest, event.time);
+      if (event.kind == EventKind::issue) issued[event.index] = event.time;
+      if (event.kind == EventKind::complete && issued[event.index] != kNoTime)
+        completed = std::max(completed, event.time - issued[event.index]);
+    }
+    if (newest > file_.written + kClocksDiffer) return;
+    for (std::size_t c = 0; c < trace_.calls.size(); ++c) {
+      if (trace_.calls[c].has(kCompleted)) continue;
+      if (issued[c] == kNoTime) return;
+      open = std::max(open, file_.written - issued[c]);
+    }
+    trace_.longest_open = open;
+    trace_.longest_completed = completed;
   }
 
   // Begins a new batch unless the number is that of the open one: consecutive point-to-point calls

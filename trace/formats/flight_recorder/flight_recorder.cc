@@ -28,7 +28,9 @@ Result<std::vector<RankTrace>> read_page(const TraceFile& file, Tables& tables) 
   std::vector<RankTrace> out;
   Error first{"no Flight Recorder dump on this page", {file.name}, "no rank could be reached"};
   for (const DumpOnPage& dump : dumps_on_page(file.bytes)) {
-    Result<std::vector<RankTrace>> read = read_dump({dump.json, file.name, dump.rank}, tables);
+    Result<std::vector<RankTrace>> read = read_dump(
+        {.bytes = dump.json, .name = file.name, .rank = dump.rank, .written = file.written},
+        tables);
     if (!read) {
       if (out.empty()) first = read.error();
       continue;

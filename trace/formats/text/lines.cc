@@ -158,7 +158,9 @@ constexpr std::array<std::string_view, kKeys> kKeyNames = {"header",
                                                            "seq",
                                                            "open_ended",
                                                            "inconclusive",
-                                                           "ends_of_waits"};
+                                                           "ends_of_waits",
+                                                           "longest_open",
+                                                           "longest_completed"};
 
 // Finds a key by its spelling: a table with open addressing, made by the compiler.
 class KeyIndex {

@@ -137,8 +137,10 @@ enum class Key : std::uint8_t {
   open_ended,
   inconclusive,
   ends_of_waits,
+  longest_open,
+  longest_completed,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::ends_of_waits) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::longest_completed) + 1;
 
 std::string_view key_name(Key key);
 

@@ -152,6 +152,8 @@ void TextReader::read_converted() {
   trace_.converted_from = fields_.text(Key::converted).value_or("");
   trace_.snapshot = fields_.boolean(Key::snapshot);
   trace_.ends_of_waits = fields_.boolean(Key::ends_of_waits);
+  trace_.longest_open = fields_.integer(Key::longest_open, 0).value_or(kNoTime);
+  trace_.longest_completed = fields_.integer(Key::longest_completed, 0).value_or(kNoTime);
   trace_.open_ended = fields_.boolean(Key::open_ended);
   trace_.first_number = number(Key::first_number);
   trace_.inconclusive = fields_.text(Key::inconclusive).value_or("");

@@ -336,6 +336,10 @@ void TextWriter::add_converted() {
   if (trace_.created_in_order != created_as_read())
     line_.key("created").number(trace_.created_in_order);
   flag("ends_of_waits", trace_.ends_of_waits);
+  if (trace_.longest_open != kNoTime) {
+    line_.key("longest_open").number(trace_.longest_open);
+    line_.key("longest_completed").number(trace_.longest_completed);
+  }
   flag("open_ended", trace_.open_ended);
   optional_text("inconclusive", trace_.inconclusive);
   if (!trace_.conflicts.empty())

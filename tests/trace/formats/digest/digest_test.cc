@@ -84,6 +84,8 @@ TEST(Digest, KeepsWhatForeignFormatsTellBesides) {
   trace.progress = {{tables.groups.intern("g"), 7, std::nullopt, 5}};
   trace.first_seq = {{tables.groups.intern("h"), 12}};
   trace.created_in_order = 0;
+  trace.longest_open = 5;
+  trace.longest_completed = 0;
   trace.add_damage("half a record", 4);
   ASSERT_FALSE(trace.calls.empty()) << "the seed's trace has calls";
   trace.calls.own()[0].stack = tables.strings.intern("f\ng");
@@ -98,6 +100,8 @@ TEST(Digest, KeepsWhatForeignFormatsTellBesides) {
   EXPECT_EQ(back.progress[0].started, std::nullopt);
   EXPECT_EQ(back.progress[0].completed, 5U);
   EXPECT_EQ(others.str(back.first_seq.begin()->first), "h");
+  EXPECT_EQ(back.longest_open, 5);
+  EXPECT_EQ(back.longest_completed, 0);
   EXPECT_EQ(back.damaged_count, trace.damaged_count);
   EXPECT_EQ(back.damaged.back().message, "half a record");
   EXPECT_EQ(back.damaged.back().location.line, 4);

@@ -1,0 +1,223 @@
+// Dumps of jobs that may go on: the times of the files tell for how long calls had been open.
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
+#include "tests/verify/program.h"
+#include "trace/formats/digest/digest.h"
+#include "trace/formats/text/text_trace.h"
+#include "trace/load.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+using Seconds = std::int64_t;
+
+constexpr Seconds kBegin = 1795247719;  // 2026-11-21
+
+struct DumpCall {
+  std::string op;
+  Seconds issued = 0;                     // after kBegin, as all times here
+  std::optional<Seconds> completed = {};  // nothing: it is open
+  std::string group = "0";
+  int elements = 8;
+};
+using Calls = std::vector<DumpCall>;
+
+std::string dump_text(const Calls& calls, std::size_t ranks) {
+  const auto time = [](Seconds seconds) { return (kBegin + seconds) * 1'000'000'000; };
+  std::string members = "0";
+  for (std::size_t r = 1; r < ranks; ++r) members += fmt::format(", {}", r);
+  LineKeys entries = LineKeys::array(), groups;
+  for (const std::string name : {"0", "1"})
+    groups[name] = {{"name", name}, {"desc", ""}, {"ranks", "[" + members + "]"}};
+  int collectives[2] = {0, 0}, messages = 0;
+  bool device_is_free = true;
+  for (const DumpCall& call : calls) {
+    const bool message =
+        call.op.find("->") != std::string::npos || call.op.find("<-") != std::string::npos;
+    int& seq = message ? messages : collectives[call.group == "1" ? 1 : 0];
+    entries.push_back({{"record_id", entries.size()},
+                       {"pg_id", call.group == "1" ? 1 : 0},
+                       {"process_group", {call.group, ""}},
+                       {"collective_seq_id", message ? 0 : seq + 1},
+                       {"p2p_seq_id", message ? seq + 1 : 0},
+                       {"op_id", entries.size() + 1},
+                       {"profiling_name", "nccl:" + call.op},
+                       {"time_created_ns", time(call.issued)},
+                       {"input_sizes", {{call.elements}}},
+                       {"input_dtypes", {"Float"}},
+                       {"output_sizes", {{call.elements}}},
+                       {"output_dtypes", {"Float"}},
+                       {"state", call.completed   ? "completed"
+                                 : device_is_free ? "started"
+                                                  : "scheduled"},
+                       {"time_discovered_started_ns", 0},
+                       {"time_discovered_completed_ns", call.completed ? time(*call.completed) : 0},
+                       {"retired", call.completed.has_value()},
+                       {"timeout_ms", 600000},
+                       {"is_p2p", message}});
+    device_is_free = device_is_free && call.completed;
+    ++seq;
+  }
+  return json_line({{"version", "2.10"},
+                    {"pg_config", groups},
+                    {"pg_status", LineKeys::object()},
+                    {"entries", entries}});
+}
+
+// The files of a job, last written at that time (nothing: just now).
+void write_dumps(const TempDir& folder, const std::vector<Calls>& ranks,
+                 std::optional<Seconds> written) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const std::string path =
+        folder.write(fmt::format("trace_rank_{}", r), dump_text(ranks[r], ranks.size()));
+    if (!written) continue;
+    const std::chrono::sys_seconds time{std::chrono::seconds(kBegin + *written)};
+    std::filesystem::last_write_time(path, std::chrono::file_clock::from_sys(time));
+  }
+}
+
+Report judge_dumps(const std::vector<Calls>& ranks, std::optional<Seconds> written,
+                   const VerifyOptions& options = {}) {
+  const TempDir folder;
+  write_dumps(folder, ranks, written);
+  const auto run = trace::load_run({folder.path()});
+  EXPECT_TRUE(run) << (run ? "" : run.error().str());
+  return run ? verify(*run, options) : Report{};
+}
+
+std::string said_of(const std::vector<Calls>& ranks, std::optional<Seconds> written) {
+  return summary(judge_dumps(ranks, written));
+}
+
+// Of the two ranks, rank 1 did not come to the last call, which rank 0 issued at second 20. One
+// call before took so long.
+std::vector<Calls> awaiting(Seconds took = 1) {
+  const Calls done = {{"all_reduce", 10 - took, 10}, {"all_reduce", 15, 16}};
+  Calls waiting = done;
+  waiting.push_back({"all_reduce", 20});
+  return {waiting, done};
+}
+
+constexpr std::string_view kInconclusive = "verdict inconclusive";
+constexpr std::string_view kStall = "host-stall error observed culprits=1";
+
+TEST(LateRanks, AreNoFindingWhereTheFilesAreAsOldAsTheWait) {
+  const Report report = judge_dumps(awaiting(), 20);
+  EXPECT_EQ(summary(report), kInconclusive);
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_THAT(
+      report.unknown[0],
+      HasSubstr("it may just be late; by the times of the files, no call had been open for "
+                "more than 1 s when they were written; take the dumps again a minute later"));
+  // Whoever knows that it hung is told who is to blame.
+  EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("--hung")));
+  VerifyOptions hung;
+  hung.hung = true;
+  EXPECT_THAT(summary(judge_dumps(awaiting(), 20, hung)), StartsWith(kStall));
+}
+
+TEST(LateRanks, AreFoundWhereTheOthersWaitedForLongerThanBefore) {
+  EXPECT_THAT(said_of(awaiting(), 22), StartsWith(kStall));
+  EXPECT_THAT(said_of(awaiting(), 620), StartsWith(kStall));
+  // Another call took ten seconds.
+  EXPECT_EQ(said_of(awaiting(10), 29), kInconclusive);
+  EXPECT_THAT(said_of(awaiting(10), 30), StartsWith(kStall));
+  // A minute is long, however long a call took before.
+  EXPECT_EQ(said_of(awaiting(3600), 79), kInconclusive);
+  EXPECT_THAT(said_of(awaiting(3600), 80), StartsWith(kStall));
+}
+
+// One rank that waits for long shows that the job stands, whatever the others do.
+TEST(LateRanks, AreFoundWhereOneRankWaitsForLong) {
+  std::vector<Calls> ranks = awaiting();
+  ranks.push_back(ranks[0]);
+  EXPECT_EQ(said_of(ranks, 20), kInconclusive);
+  ranks[2].back().issued = 17;
+  EXPECT_THAT(said_of(ranks, 20), StartsWith(kStall));
+}
+
+TEST(LateRanks, AreFoundWhereTheTimesOfTheFilesWereLost) {
+  EXPECT_THAT(said_of(awaiting(), 10), StartsWith(kStall));  // older than what they hold
+  EXPECT_THAT(said_of(awaiting(), std::nullopt), StartsWith(kStall));
+  const TempDir folder;
+  write_dumps(folder, awaiting(), 20);
+  std::filesystem::last_write_time(folder.file("trace_rank_0"),
+                                   std::chrono::file_clock::from_sys(std::chrono::sys_seconds{}));
+  const auto run = trace::load_run({folder.path()});
+  ASSERT_TRUE(run) << run.error().str();
+  EXPECT_THAT(summary(verify(*run)), StartsWith(kStall));
+}
+
+TEST(LateRanks, MayBeOnesWhoseDeviceIsBehind) {
+  // Rank 0 waits for the device of rank 1, which is in the call before.
+  const std::vector<Calls> ranks = {
+      {{"all_reduce", 0, 1}, {"all_reduce", 19, 20}, {"all_reduce", 20}},
+      {{"all_reduce", 0, 1}, {"all_reduce", 20}, {"all_reduce", 20}}};
+  EXPECT_EQ(said_of(ranks, 20), kInconclusive);
+  EXPECT_THAT(said_of(ranks, 80), StartsWith("device-stall error observed culprits=1"));
+  // All are in one call.
+  const std::vector<Calls> together = {{{"all_reduce", 20}}, {{"all_reduce", 20}}};
+  EXPECT_EQ(said_of(together, 20), kInconclusive);
+  EXPECT_THAT(said_of(together, 80), StartsWith("device-stall"));
+}
+
+// However young, a cycle never ends, and calls that do not fit never will.
+TEST(LateRanks, DoNotExcuseCyclesAndMismatches) {
+  const auto expect = [](const std::string& what, const std::vector<Calls>& ranks) {
+    EXPECT_THAT(said_of(ranks, 20), StartsWith(what + " error"));
+    EXPECT_EQ(said_of(ranks, 20), said_of(ranks, 620)) << what;
+  };
+  const Calls ab = {{"all_reduce", 20, {}, "0"}, {"all_reduce", 20, {}, "1"}};
+  expect("cross-group-deadlock", {ab, {ab[1], ab[0]}});
+  expect("p2p-cycle",
+         {{{"recv 0<-1", 20}, {"send 0->1", 20}}, {{"recv 1<-0", 20}, {"send 1->0", 20}}});
+  expect("size-mismatch", {{{"all_reduce", 20}}, {{"all_reduce", 20, {}, "0", 9}}});
+  expect("p2p-size", {{{"send 0->1", 20}}, {{"recv 1<-0", 20, {}, "0", 9}}});
+}
+
+TEST(LateRanks, AreAsLateInCopiesOfOtherForms) {
+  for (const Seconds written : {20, 80}) {
+    const TempDir folder, texts, digests;
+    write_dumps(folder, awaiting(), written);
+    auto run = trace::load_run({folder.path()});
+    ASSERT_TRUE(run) << run.error().str();
+    for (trace::RankTrace& trace : run->ranks) {
+      trace.converted_from = "flight-recorder";
+      std::ostringstream text;
+      trace::write_text_trace(text, trace, run->tables);
+      texts.write(fmt::format("rank_{}.trace.jsonl", trace.rank.value), text.str());
+    }
+    const std::string expected = summary(verify(*run));
+    const auto loaded = trace::load_traces({folder.path()});
+    ASSERT_TRUE(loaded) << loaded.error().str();
+    digests.write("all.digest",
+                  trace::write_digest(loaded->traces, loaded->tables,
+                                      {std::string(loaded->format->name), loaded->unreadable})
+                      .bytes);
+    for (const TempDir* const copy : {&texts, &digests}) {
+      const auto read = trace::load_run({copy->path()});
+      ASSERT_TRUE(read) << read.error().str();
+      EXPECT_EQ(summary(verify(*read)), expected) << written;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::verify

@@ -124,6 +124,20 @@ std::optional<Cause> told_by_the_calls(const Context& context, const WaitCause& 
   return cause;
 }
 
+// Whether the calls that were issued make up the cycle. A rank that lacks the call in which another
+// one waits may still issue it: over NCCL its host goes on while its device waits.
+bool is_cycle_of_issued(const Context& context, const WaitCause& wait) {
+  const auto some_root = [&](const std::vector<std::uint32_t>& ranks) {
+    return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
+      return std::binary_search(wait.roots.begin(), wait.roots.end(), rank);
+    });
+  };
+  return wait.cycle && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+           const WaitPoint& point = context.where.wait_points[p];
+           return some_root(point.waiting) && some_root(point.missing);
+         });
+}
+
 }  // namespace
 
 void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
@@ -184,7 +198,7 @@ void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& c
       // was only looked at earlier.
       std::string why = may_be_ahead(context, wait);
       // A cycle, and a call that was passed by, do not depend on when the ranks were looked at.
-      if (why.empty() && !late.empty() && !wait.cycle &&
+      if (why.empty() && !late.empty() && !is_cycle_of_issued(context, wait) &&
           passed_by_deviations(context, wait).empty()) {
         why = wait_consequence(context, wait).message + late;
       }

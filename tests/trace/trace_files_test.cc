@@ -174,8 +174,8 @@ TEST_F(TraceFilesTest, TellsWhenFilesAndMembersWereWritten) {
   EXPECT_THAT(written(dir_.write("a", "text")), ElementsAre(1'800'000'000 * kSecond));
   EXPECT_THAT(written(dir_.write("a.gz", gzip("text"))), ElementsAre(1'800'000'000 * kSecond));
   const auto tar = [&](std::int64_t time) {
-    return archive_of({{"rank_0.gz", gzip("a")}, {"rank_1", "b"}}, ARCHIVE_FORMAT_TAR_PAX,
-                      ARCHIVE_FILTER_GZIP, time);
+    return archive_of({{"rank_0.gz", gzip("a")}, {"rank_1", "b"}},
+                      ARCHIVE_FORMAT_TAR_PAX_RESTRICTED, ARCHIVE_FILTER_GZIP, time);
   };
   EXPECT_THAT(written(dir_.write("a.tar", tar(1'700'000'000))),
               ElementsAre(1'700'000'000 * kSecond, 1'700'000'000 * kSecond));

@@ -192,6 +192,13 @@ TEST(LateRanks, DoNotExcuseCyclesAndMismatches) {
   expect("p2p-size", {{{"send 0->1", 20}}, {{"recv 1<-0", 20, {}, "0", 9}}});
 }
 
+// Each rank waits for a call that the other one may still issue.
+TEST(LateRanks, MayBeTwoThatAwaitEachOther) {
+  const std::vector<Calls> ranks = {{{"all_reduce", 20, {}, "0"}}, {{"all_reduce", 20, {}, "1"}}};
+  EXPECT_EQ(said_of(ranks, 20), kInconclusive);
+  EXPECT_THAT(said_of(ranks, 620), testing::EndsWith("verdict findings"));
+}
+
 TEST(LateRanks, AreAsLateInCopiesOfOtherForms) {
   for (const Seconds written : {20, 80}) {
     const TempDir folder, texts, digests;

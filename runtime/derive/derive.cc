@@ -205,8 +205,9 @@ Status print_remedies(const Scenario& scenario, const StepCost& now, const Deriv
   if (!text) return text.error();
   const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
   if (!choices) return choices.error();
+  constexpr std::size_t kName = 18, kVerdict = 14;  // columns
   stream << "\nremedies, each derived; bytes and operations of rank 0's costliest step\n"
-         << "  " << pad_right("now", 18 + 14) << to_string(now) << "\n";
+         << "  " << pad_right("now", kName + kVerdict) << to_string(now) << "\n";
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
     DeriveJob own = options;
@@ -222,8 +223,8 @@ Status print_remedies(const Scenario& scenario, const StepCost& now, const Deriv
     if (!decided) return decided.error();
     const Decided& worst = worst_of(*decided);
     const bool safe = worst.decision.verdict == verify::ProductVerdict::safe;
-    stream << "  " << pad_right(choice.name, 18)
-           << pad_right(verify::to_string(worst.decision.verdict), 14)
+    stream << "  " << pad_right(choice.name, kName)
+           << pad_right(verify::to_string(worst.decision.verdict), kVerdict)
            << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
            << (safe ? fmt::format("    {}\n", choice.change) : "") << std::flush;
   }

@@ -79,14 +79,14 @@ void add_to(WorkMeasured& out, const trace::RankCosts& rank, int batch_size) {
   out.sample_seconds.push_back(static_cast<double>(rank.other_threads_nanos) * 1e-9 / samples);
 }
 
-// True if products in float32 have a rate. A narrower type without a rate is priced as the next
-// wider one, and float32 is the widest.
-// "round 2 of 3"; a round beyond the planned ones, which only a busy machine needs, "round 4".
+// "round 2 of 3"; of one beyond those planned, "round 4, because the machine is busy".
 std::string round_text(int round, int planned) {
   return round <= planned ? fmt::format("round {} of {}", round, planned)
                           : fmt::format("round {}, because the machine is busy", round);
 }
 
+// True if products in float32 have a rate. A narrower type without a rate is priced as the next
+// wider one, and float32 is the widest.
 bool prices_products(const sim::WorkRates& rates) {
   const auto of_float32 = rates.flop.find("float32");
   return of_float32 != rates.flop.end() && of_float32->second > 0;

@@ -27,6 +27,8 @@ std::string_view take_until(std::string_view& rest, char end);
 
 // The parts between each `between`: three of "a,,b", one of "".
 std::vector<std::string_view> split(std::string_view text, char between);
+// Of a string that is gone before its parts are used.
+std::vector<std::string_view> split(std::same_as<std::string> auto&& text, char between) = delete;
 
 // Levenshtein distance; O(|a|·|b|).
 std::size_t edit_distance(std::string_view a, std::string_view b);

@@ -148,10 +148,11 @@ std::string reasons_text(const Summary& summary, const std::string& title,
                        width - 2, 6));
     // One reason often holds for thousands of points ("tensor 3 does not divide 32 heads"): one of
     // them shows which.
-    const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
     // Values may be of any length, and a point may have any number of them.
+    const std::string first = shorten_end(point_text(summary, summary.rows[reason.rows.front()]),
+                                          kShownLines * (width - 8));
     std::string point = reason.rows.size() > 1 ? "first:" : "";
-    for (const std::string_view pair : split(shorten_end(first, kShownLines * (width - 8)), ' '))
+    for (const std::string_view pair : split(first, ' '))
       point += " " + shorten_middle(pair, width - 8);
     out += fmt::format("      {}\n", wrap(point, width, 8, 6));
   }

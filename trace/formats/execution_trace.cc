@@ -196,12 +196,15 @@ class TraceScanner {
         splits.push_back(std::move(*list));
       }
     }
+    const std::optional<Op> known = op_from_torch(op);
     if (splits.size() >= 2) {
       comm.splits_in = splits_of(splits[0]);
       comm.splits_out = splits_of(splits[1]);
+      // An all-to-all has a split for each member; before 1.0.3 nothing else tells a group's size.
+      if (rest.empty() && known == Op::all_to_all_single && !splits[0].empty())
+        rest.push_back(static_cast<std::int64_t>(splits[0].size()));
     }
     read_group(values[at - 2], rest, comm);
-    const std::optional<Op> known = op_from_torch(op);
     const bool rooted = known == Op::broadcast || known == Op::reduce || known == Op::gather ||
                         known == Op::scatter;
     if (known && is_point_to_point(*known)) {

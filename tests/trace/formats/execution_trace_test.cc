@@ -116,6 +116,22 @@ TEST(ExecutionTrace, TheTraceItselfSaysWhoseItIs) {
   EXPECT_EQ(run.ranks[0].rank, Rank(1)) << "and not the number in the file's name";
 }
 
+// Nothing else in schema 1.0.1 tells that a rank is missing whose number is the highest.
+TEST(ExecutionTrace, AnAllToAllHasASplitForEachMember) {
+  const auto run_of_two = [](const std::vector<int>& splits) {
+    const auto file = [&](int rank) {
+      Json call = old_call(10, 5, rank, "all_to_allv", 6);
+      call["inputs"][5] = call["inputs"][6] = splits;
+      return execution_trace_file(rank, trace("1.0.1", {call}));
+    };
+    return run_of(execution_trace_format(), {file(0), file(1)});
+  };
+  const auto one_missing = run_of_two({2, 2, 2});
+  EXPECT_EQ(one_missing.world_size, 3);
+  EXPECT_EQ(judged(one_missing), "inconclusive");
+  EXPECT_EQ(judged(run_of_two({3, 3})), "clean");
+}
+
 TEST(ExecutionTrace, WithSeveralPointersNothingIsCompared) {
   const auto two_groups = [](int rank, int elements) {
     Json other = old_call(20, 1, rank, "allreduce", elements);

@@ -41,6 +41,8 @@ class DataTree {
     }
     // The string's number in the tree, or the number of the list or dict.
     std::uint32_t number() const { return static_cast<std::uint32_t>(bits_ >> 32); }
+    // Whether both are the same string, list or dict of the tree, or equal numbers.
+    bool operator==(const Value&) const = default;
 
    private:
     friend class DataTree;

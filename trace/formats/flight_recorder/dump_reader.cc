@@ -30,6 +30,7 @@
 #include "trace/formats/flight_recorder/dump_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -455,12 +456,20 @@ class DumpReader {
   }
 
   // Entries repeat each other, since each step makes the same calls: what an entry says is looked
-  // up first, and made a signature only where it is new. O(sizes).
+  // up first, and made a signature only where it is new. O(1) where its parts are those of an
+  // earlier entry, otherwise O(sizes).
   SignatureId signature(const DumpEntry& entry, const Operation& operation) {
+    const SaidParts parts = {entry[DumpKey::profiling_name], entry[DumpKey::input_sizes],
+                             entry[DumpKey::output_sizes], entry[DumpKey::input_dtypes],
+                             entry[DumpKey::output_dtypes]};
+    auto& [known_parts, known_signature] = by_parts_[parts[1].number() % by_parts_.size()];
+    if (known_signature != SignatureId{} && known_parts == parts) return known_signature;
     const SaidId id = said_.intern(said_of(entry));
     if (id.value >= signatures_.size()) signatures_.resize(said_.size());
     SignatureId& known = signatures_[id.value];
     if (known == SignatureId{}) known = make_signature(entry, operation);
+    known_parts = parts;
+    known_signature = known;
     return known;
   }
 
@@ -546,6 +555,10 @@ class DumpReader {
   using SaidId = StrongId<struct SaidTag, std::uint32_t>;
   Interner<IntList, SaidId, IntListHash> said_;
   std::vector<SignatureId> signatures_;  // by SaidId; the empty one: not made yet
+  // The same by the values that say it, of which entries of a pickle share many (RepeatedDicts).
+  // Where two have one place, the later one stays.
+  using SaidParts = std::array<Value, 5>;
+  std::array<std::pair<SaidParts, SignatureId>, 256> by_parts_{};
   std::vector<StringId> scratch_types_;
   IntList scratch_sizes_, scratch_said_;
 };

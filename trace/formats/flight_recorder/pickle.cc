@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "trace/formats/flight_recorder/pickle_opcodes.h"
+#include "trace/formats/flight_recorder/repeated_dicts.h"
 
 namespace lockstep::trace {
 
@@ -225,6 +226,7 @@ class Machine {
     if (index == memo_.size()) return memo_.push_back(stack_[top_ - 1]);
     if (index > memo_.size()) memo_.resize(index + 1);
     memo_[index] = stack_[top_ - 1];
+    repeated_.forget();
   }
   template <class Index>
   void take_put() {
@@ -334,10 +336,12 @@ class Machine {
         }
       } else if (opcode == kAppends || opcode == kSetItems) {
         top_ = static_cast<std::size_t>(top - base);
+        const std::size_t marks = marks_.size();
         add_to_container(opcode == kAppends ? ValueKind::list : ValueKind::dict);
         if (stopped_) break;
         top = base + top_;
         ++at;
+        if (marks == dict_marks_ && opcode == kSetItems) learn_dict(at, top[-1]);
       } else if (opcode == kBinInt2) {
         *top++ = DataTree::integer(read_as<std::uint16_t>(at + 1));
         at += 3;
@@ -363,6 +367,14 @@ class Machine {
         top = base + top_;
         ++at;
       } else if (opcode == kEmptyDict) {
+        std::string_view rest(at, static_cast<std::size_t>(end_ - at));
+        if (const auto dict = repeated_.take(rest)) {
+          *top++ = *dict;
+          at = rest.data();
+          continue;
+        }
+        dict_begin_ = at;
+        dict_marks_ = marks_.size() + 1;
         *top++ = tree().dict();
         ++at;
       } else if (opcode == kLongBinPut || opcode == kMemoize) {  // Python: after each container
@@ -384,6 +396,11 @@ class Machine {
     }
     at_ = at;
     top_ = static_cast<std::size_t>(top - base);
+  }
+  // The dict that was begun last, which ends at `end`, may come again.
+  void learn_dict(const char* end, const Value& dict) {
+    repeated_.learn({dict_begin_, static_cast<std::size_t>(end - dict_begin_)}, dict);
+    dict_marks_ = 0;
   }
   template <class Int>
   static Int read_as(const char* at) {
@@ -491,6 +508,9 @@ class Machine {
   std::size_t top_ = 0;  // elements on the stack
   std::vector<std::size_t> marks_;
   std::vector<Value> memo_;
+  RepeatedDicts repeated_{out_.tree};
+  const char* dict_begin_ = nullptr;  // of the dict that was begun last,
+  std::size_t dict_marks_ = 0;        // and the marks within it; 0: it has ended
 };
 
 }  // namespace

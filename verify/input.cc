@@ -1,6 +1,7 @@
 #include "verify/input.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -82,12 +83,13 @@ Finding note_conflicts(const trace::Run& run) {
   return f;
 }
 
-constexpr std::size_t kRanksShown = 8;  // the ranks that most others wait for
+constexpr std::size_t kMostShown = 8;  // those that most ranks wait for
 
 // The wait points whose ranks wait for one rank without a trace.
 struct AwaitedAt {
   std::vector<std::size_t> alone;  // for this rank only
   std::vector<std::size_t> among;  // also for others, with a trace or without
+  auto operator<=>(const AwaitedAt&) const = default;
 };
 
 std::map<trace::Rank, AwaitedAt> awaited_ranks(const Context& context) {
@@ -194,31 +196,30 @@ InputState check_input(const trace::Run& run, bool ends_seen) {
 
 void note_who_waits_for_missing(const Context& context, const std::vector<trace::Rank>& missing,
                                 Finding& note) {
-  std::map<trace::Rank, AwaitedAt> awaited = awaited_ranks(context);
-  std::vector<std::pair<trace::Rank, AwaitedAt>> waited_for;
+  const std::map<trace::Rank, AwaitedAt> awaited = awaited_ranks(context);
+  std::map<AwaitedAt, std::vector<trace::Rank>> alike;
   std::vector<trace::Rank> not_waited_for;
   for (const trace::Rank rank : missing) {
     const auto found = awaited.find(rank);
-    if (found == awaited.end()) {
-      not_waited_for.push_back(rank);
-    } else {
-      waited_for.emplace_back(rank, std::move(found->second));
-    }
+    (found == awaited.end() ? not_waited_for : alike[found->second]).push_back(rank);
   }
-  std::stable_sort(waited_for.begin(), waited_for.end(), [&](const auto& a, const auto& b) {
-    return more_wait(context, a.second, b.second);
+  std::vector<std::pair<AwaitedAt, std::vector<trace::Rank>>> waited_for(alike.begin(),
+                                                                         alike.end());
+  std::sort(waited_for.begin(), waited_for.end(), [&](const auto& a, const auto& b) {
+    if (more_wait(context, a.first, b.first)) return true;
+    return !more_wait(context, b.first, a.first) && a.second < b.second;
   });
   std::size_t reported = 0;
-  for (const auto& [rank, at] : waited_for) {
-    if (reported++ == kRanksShown) break;
+  for (const auto& [at, ranks] : waited_for) {
+    if (reported++ == kMostShown) break;
     const bool alone = !at.alone.empty();
     const WaitPoint& point =
         context.where.wait_points[alone ? first_missed(context, at.alone) : at.among[0]];
     const std::string words = describe_wait(context, point);
     note.message += fmt::format(
-        "; {}{}, and {} {} has not come that far in the traces",
+        "; {}{}, and {} {} {} not come that far in the traces",
         context.presumed && reported == 1 ? "if the job stands where the traces end, " : "", words,
-        alone ? "only" : "among others", describe_ranks({rank}));
+        alone ? "only" : "among others", describe_ranks(ranks), ranks.size() == 1 ? "has" : "have");
     note.evidence.push_back(context.evidence(waiting_call(context, point.waiting[0]), words));
   }
   tell_missing_stopped(context, note);

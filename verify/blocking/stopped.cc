@@ -129,12 +129,14 @@ std::string time_words(const Context& context, const std::vector<trace::Rank>& r
                        const WaitPoint& point) {
   trace::Nanos last = trace::kNoTime;
   std::set<std::string> hosts;
+  bool traced = true;
   for (const trace::Rank r : ranks) {
     const trace::RankTrace* trace = context.run.find(r);
-    // For a rank without a trace, take the time of the first rank that waits for it.
-    last = std::max(last, trace == nullptr ? issued_at(context, point).value_or(trace::kNoTime)
-                                           : last_on_host(*trace));
+    traced &= trace != nullptr;
+    if (trace != nullptr) last = std::max(last, last_on_host(*trace));
   }
+  // For ranks without a trace, take the time of the first rank that waits for them.
+  if (!traced) last = std::max(last, issued_at(context, point).value_or(trace::kNoTime));
   trace::Nanos newest = trace::kNoTime;
   for (const trace::RankTrace& trace : context.run.ranks) {
     hosts.insert(trace.host);

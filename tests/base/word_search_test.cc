@@ -30,7 +30,7 @@ TEST(WordSearch, AgreesWithOneSearchForEachWord) {
   std::mt19937 random(7);
   for (int round = 0; round < 20'000; ++round) {
     std::string text;
-    for (unsigned length = random() % 12; length > 0; --length)
+    for (auto length = random() % 12; length > 0; --length)
       text += "abc\xff"[random() % (round % 2 == 0 ? 4 : 2)];
     bool any = false;
     for (const std::string_view word : words) any |= text.find(word) != std::string::npos;

@@ -9,9 +9,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/status_line.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -113,11 +115,10 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::show() {
   std::unique_lock lock(mutex_);
+  StatusLine line({});
   int seconds = 0;
   while (!ended_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
-    std::cerr << "\r" << doing_ << ": " << ++seconds << " s" << std::flush;
-  // Erases the line.
-  if (seconds > 0) std::cerr << "\r\x1b[K" << std::flush;
+    line.show(doing_ + ": " + std::to_string(++seconds) + " s");
 }
 
 std::optional<KeyPress> take_key(std::string& bytes) {

@@ -1,6 +1,4 @@
 // lockstep calibrate: measures this machine for `lockstep simulate`.
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -14,6 +12,7 @@
 #include "base/files/write_file.h"
 #include "base/quantities.h"
 #include "base/result.h"
+#include "base/status_line.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/tool_version.h"
@@ -121,14 +120,10 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   options.ranks = command.ranks;
   options.repeats = command.repeats;
   options.cores = static_cast<std::int64_t>(processors());
-  // A line that the next one overwrites: measuring takes minutes.
-  const bool shown = !command.quiet && ::isatty(STDERR_FILENO) == 1;
-  if (shown)
-    options.progress = [](const std::string& what) {
-      std::cerr << "\r\x1b[K" << what << std::flush;
-    };
+  StatusLine line({.silent = command.quiet});  // measuring takes minutes
+  options.progress = [&](const std::string& what) { line.show(what); };
   const Result<runtime::Calibration> measured = runtime::calibrate(options, interrupts);
-  if (shown) std::cerr << "\r\x1b[K" << std::flush;
+  line.erase();
   // First: after Ctrl-C the error says only that a job ended early.
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
   if (!measured) return reports::fail(measured.error());

@@ -1,8 +1,6 @@
 // lockstep sweep: one job in many variants, each forecast as by `lockstep simulate SCENARIO` on
 // machines, or as by `lockstep simulate plan` with calibrations. Options or a sweep file say which.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +18,7 @@
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/sha256.h"
+#include "base/status_line.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/tool_version.h"
@@ -223,37 +222,6 @@ Result<sim::Goal> goal_of(const SweepCommand& command) {
   return out;
 }
 
-// "12 of 48 points", on a terminal's line, removed at the end.
-class SweepProgress {
- public:
-  SweepProgress(bool silent, sim::PointId total)
-      : total_(total), silent_(silent || ::isatty(STDERR_FILENO) != 1) {
-    show();
-  }
-  ~SweepProgress() {
-    if (!silent_) std::cerr << "\r\x1b[K" << std::flush;
-  }
-  SweepProgress(const SweepProgress&) = delete;
-  SweepProgress& operator=(const SweepProgress&) = delete;
-
-  void known(std::size_t rows) {
-    done_ += rows;
-    show();
-  }
-  void advance() { known(1); }
-
- private:
-  void show() const {
-    if (!silent_)
-      std::cerr << "\r\x1b[K" << grouped(done_) << " of " << grouped(total_) << " points"
-                << std::flush;
-  }
-
-  sim::PointId total_;
-  sim::PointId done_ = 0;
-  bool silent_;
-};
-
 void say_what_was_there(const sim::SweepFolder& folder, const SweepCommand& command) {
   if (folder.was_cut())
     std::cerr << "lockstep: the last line of " << printable(command.folder)
@@ -349,15 +317,19 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   const sim::PointId trials = command.trials == 0 ? grid.size() : command.trials;
   sim::Search search(grid, trials, seed);
   Interrupts interrupts;
-  // Made last: it is a line on the terminal as soon as it exists, which the book then counts on.
-  std::optional<SweepProgress> progress;
-  sim::SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
-  progress.emplace(command.quiet, std::min(trials, grid.size()));
+  StatusLine line({.silent = command.quiet});
+  sim::PointId done = 0;
+  const auto advance = [&](std::size_t rows) {
+    done += rows;
+    line.show(
+        fmt::format("{} of {} points", grouped(done), grouped(std::min(trials, grid.size()))));
+  };
+  sim::SweepBook book(variation, *goal, *folder, interrupts, [&] { advance(1); });
+  advance(0);
   const runtime::ComputePoints compute = runtime::make_compute(
       inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
-  const Status tried = runtime::try_points(compute, book, search, *goal,
-                                           [&](std::size_t rows) { progress->known(rows); });
-  progress.reset();  // the line goes before anything else is printed
+  const Status tried = runtime::try_points(compute, book, search, *goal, advance);
+  line.erase();
   if (!tried) return reports::fail(tried.error(), reports::ExitStatus::own_failure);
   const reports::Summary summary{variation.name(),
                                  of_plan,

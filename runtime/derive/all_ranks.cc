@@ -1,9 +1,6 @@
 #include "runtime/derive/all_ranks.h"
 
-#include <unistd.h>
-
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <optional>
 
@@ -13,6 +10,7 @@
 #include "base/files/write_file.h"
 #include "base/result.h"
 #include "base/sha256.h"
+#include "base/status_line.h"
 #include "base/text.h"
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/derive/lone_run.h"
@@ -204,10 +202,10 @@ class Deriver {
         for (const std::vector<int>& ranks : others_) add(root, first, ranks);
       }
     }
-    DeriveProgress progress(options_.quiet);
-    const Result<std::string> version =
-        run_alone(all, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
-                  [&](std::size_t done) { progress.show(done, all.size()); });
+    StatusLine line({.silent = options_.quiet});
+    const Result<std::string> version = run_alone(
+        all, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
+        [&](std::size_t done) { line.show(fmt::format("deriving {} of {}", done, all.size())); });
     if (!version) return version.error();
     origin_.push_back(fmt::format("derived by {}", *version));
     if (options_.on_meta) origin_.emplace_back("tensors had shapes and no values (meta device)");
@@ -255,18 +253,6 @@ class Deriver {
 };
 
 }  // namespace
-
-DeriveProgress::DeriveProgress(bool silent) : silent_(silent || ::isatty(STDERR_FILENO) != 1) {}
-
-DeriveProgress::~DeriveProgress() {
-  if (shown_ > 0) std::cerr << "\r\x1b[K" << std::flush;
-}
-
-void DeriveProgress::show(std::size_t done, std::size_t total) {
-  if (silent_ || done <= shown_) return;
-  shown_ = done;
-  std::cerr << "\rderiving " << done << " of " << total << std::flush;
-}
 
 Result<std::vector<std::string>> derive_all(const Scenario& scenario, const DerivationPlan& plan,
                                             const DeriveAllOptions& options,

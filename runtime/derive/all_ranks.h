@@ -31,21 +31,6 @@ Result<std::vector<std::string>> derive_all(const Scenario& scenario, const Deri
                                             const DeriveAllOptions& options,
                                             Interrupts& interrupts);
 
-// Shows "deriving 3 of 8" on a line of the terminal, and erases it at the end.
-class DeriveProgress {
- public:
-  explicit DeriveProgress(bool silent);
-  ~DeriveProgress();
-  DeriveProgress(const DeriveProgress&) = delete;
-  DeriveProgress& operator=(const DeriveProgress&) = delete;
-
-  void show(std::size_t done, std::size_t total);
-
- private:
-  std::size_t shown_ = 0;
-  bool silent_;
-};
-
 // The choice between real values and LibTorch's meta device.
 
 // Whether the modality rules decide the contents of every batch of the job. O(ranks · steps).

@@ -23,6 +23,7 @@
 #include "base/interrupts.h"
 #include "base/quantities.h"
 #include "base/result.h"
+#include "base/status_line.h"
 #include "base/tables.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -348,10 +349,10 @@ Result<trace::Run> derive_job(const Scenario& scenario,
                    .dissent = dissent_steps(scenario, ranks.front()),
                    .overflows = overflows});
   {
-    DeriveProgress progress(options.quiet);
-    const Result<std::string> ran =
-        run_alone(all, {options.worker, folder, on_meta}, interrupts,
-                  [&](std::size_t done) { progress.show(done, all.size()); });
+    StatusLine line({.silent = options.quiet});
+    const Result<std::string> ran = run_alone(
+        all, {options.worker, folder, on_meta}, interrupts,
+        [&](std::size_t done) { line.show(fmt::format("deriving {} of {}", done, all.size())); });
     if (!ran) return ran.error();
   }
   return trace::load_run({folder});

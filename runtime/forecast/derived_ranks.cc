@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/files/write_file.h"
+#include "base/status_line.h"
 #include "runtime/derive/all_ranks.h"
 #include "runtime/derive/derivation_plan.h"
 #include "trace/load.h"
@@ -194,12 +195,12 @@ Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRan
   if (!ranks) return ranks.error();
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();
-  DeriveProgress progress(options.quiet);
+  StatusLine line({.silent = options.quiet});
   for (int polls = 0;; ++polls) {
     if (auto derived = derivation->poll()) return std::move(*derived);
     if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
     if (polls % kPollsPerLogRead == kPollsPerLogRead - 1)
-      progress.show(derivation->finished(), derivation->teams());
+      line.show(fmt::format("deriving {} of {}", derivation->finished(), derivation->teams()));
     std::this_thread::sleep_for(kDerivationPoll);
   }
 }

@@ -1,7 +1,5 @@
 #include "runtime/launch/run_scenarios.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "base/files/write_file.h"
+#include "base/status_line.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "reports/filter/filter.h"
@@ -144,10 +143,9 @@ class Runner {
       stream_ << "running  " << printable(scenario.name) << "\n         " << job_in_words(scenario)
               << "\n         traces in " << printable(*folder) << "\n"
               << std::flush;
-    RunProgress progress(std::cerr, {.terminal = ::isatty(STDERR_FILENO) == 1,
-                                     .silent = options_.report.quiet,
-                                     .ranks = scenario.ranks,
-                                     .steps = scenario.replays() ? 0 : scenario.train.steps});
+    StatusLine line({.silent = options_.report.quiet, .log = true});
+    RunProgress progress(
+        line, {.ranks = scenario.ranks, .steps = scenario.replays() ? 0 : scenario.train.steps});
     JobOptions options;
     options.worker = worker_;
     options.fork_ranks = fork_ranks_;
@@ -155,7 +153,7 @@ class Runner {
     Result<JobOutcome> outcome =
         run_job(scenario, options, interrupts,
                 [&](const JobProgress& now, double elapsed_s) { progress.update(now, elapsed_s); });
-    progress.finish();
+    line.erase();
     if (!outcome) return outcome.error();
     reports::FilteredReport report =
         reports::filtered(std::move(outcome->report), outcome->run, filter_, reports::today_utc());

@@ -360,19 +360,12 @@ std::string table(const std::vector<TableRow>& rows) {
   return out.text();
 }
 
-namespace {
-
-// Between two lines where the output is not a terminal: a log keeps each of them.
-constexpr double kPlainIntervalS = 5;
-
-}  // namespace
-
-std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
-  const std::string ranks = plural(options_.ranks, "rank");
-  if (progress.started < options_.ranks)
+std::string RunProgress::text(const JobProgress& progress, double elapsed_s) const {
+  const std::string ranks = plural(job_.ranks, "rank");
+  if (progress.started < job_.ranks)
     return fmt::format("starting  {} of {}", progress.started, ranks);
   std::string out = fmt::format("step {}", progress.steps);
-  if (options_.steps > 0) out += fmt::format("/{}", options_.steps);
+  if (job_.steps > 0) out += fmt::format("/{}", job_.steps);
   if (progress.loss) out += fmt::format("  loss {}", fixed(*progress.loss, 3));
   out += fmt::format("  {}", ranks);
   if (progress.steps > first_steps_ && first_steps_ > 0)
@@ -383,25 +376,11 @@ std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
 }
 
 void RunProgress::update(const JobProgress& progress, double elapsed_s) {
-  if (options_.silent) return;
   if (first_steps_ == 0 && progress.steps > 0) {
     first_steps_ = progress.steps;
     first_s_ = elapsed_s;
   }
-  if (!options_.terminal && elapsed_s - shown_at_s_ < kPlainIntervalS) return;
-  const std::string now = line(progress, elapsed_s);
-  if (options_.terminal && now == shown_) return;
-  shown_ = now;
-  shown_at_s_ = elapsed_s;
-  if (options_.terminal)
-    out_ << "\r" << now << "\x1b[K" << std::flush;
-  else
-    out_ << now << "  (" << duration_text(elapsed_s) << ")\n" << std::flush;
-}
-
-void RunProgress::finish() {
-  if (options_.terminal && !shown_.empty()) out_ << "\r\x1b[K" << std::flush;
-  shown_.clear();
+  line_.show(text(progress, elapsed_s), elapsed_s);
 }
 
 }  // namespace lockstep::runtime

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 #include <string>
 #include <vector>
 
+#include "base/status_line.h"
 #include "runtime/job/scenario.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/launch/live_verifier.h"
@@ -38,27 +38,21 @@ std::string table(const std::vector<TableRow>& rows);
 // Shows how far a job is.
 class RunProgress {
  public:
-  struct Options {
-    bool terminal = false;  // one line that is overwritten; else a new line every few seconds
-    bool silent = false;
+  struct Job {
     int ranks = 0;
     std::int64_t steps = 0;  // 0: unknown
   };
-  // `out` must outlive this.
-  RunProgress(std::ostream& out, const Options& options) : out_(out), options_(options) {}
+  // Shows it on `line`, which must outlive this.
+  RunProgress(StatusLine& line, const Job& job) : line_(line), job_(job) {}
 
   void update(const JobProgress& progress, double elapsed_s);
-  // Erases the line on a terminal.
-  void finish();
 
  private:
   // "step 12/40  loss 2.31  4 ranks  8.3 steps/s".
-  std::string line(const JobProgress& progress, double elapsed_s);
+  std::string text(const JobProgress& progress, double elapsed_s) const;
 
-  std::ostream& out_;
-  Options options_;
-  double shown_at_s_ = 0;
-  std::string shown_;
+  StatusLine& line_;
+  Job job_;
   std::int64_t first_steps_ = 0;  // finished steps when the first was seen, and the time then
   double first_s_ = 0;
 };

@@ -260,11 +260,12 @@ TEST(RunSummary, PrintsNoTimesThatMeanNothing) {
 
 TEST(RunProgress, OnATerminalOneLineIsWrittenOver) {
   std::ostringstream out;
-  runtime::RunProgress progress(out, {.terminal = true, .ranks = 4, .steps = 40});
+  StatusLine line(out, 80, {});
+  runtime::RunProgress progress(line, {.ranks = 4, .steps = 40});
   progress.update({.steps = 0, .loss = {}, .started = 3}, 0.1);
   progress.update({.steps = 2, .loss = 2.5, .started = 4}, 1.0);
   progress.update({.steps = 12, .loss = 2.31, .started = 4}, 2.0);
-  progress.finish();
+  line.erase();
   EXPECT_EQ(out.str(),
             "\rstarting  3 of 4 ranks\x1b[K"
             "\rstep 2/40  loss 2.500  4 ranks\x1b[K"
@@ -274,7 +275,8 @@ TEST(RunProgress, OnATerminalOneLineIsWrittenOver) {
 
 TEST(RunProgress, ElsewhereAPlainLineEveryFewSeconds) {
   std::ostringstream out;
-  runtime::RunProgress progress(out, {.terminal = false, .ranks = 1, .steps = 40});
+  StatusLine line(out, 0, {.log = true});
+  runtime::RunProgress progress(line, {.ranks = 1, .steps = 40});
   for (int i = 0; i < 100; ++i) progress.update({.steps = i, .loss = 1.0, .started = 1}, 0.1 * i);
   EXPECT_EQ(out.str(), "step 50/40  loss 1.000  1 rank  10 steps/s  (5 s)\n");
 }

@@ -1,5 +1,6 @@
 // EndsAtOnce: for a long computation that owns no processes, which Ctrl-C should end at once, not
-// at the next of the points where Interrupts are polled.
+// at the next of the points where Interrupts are polled. Reading, folding, simulating and judging a
+// large job take seconds each; they are not interrupted by values that every loop would hand on.
 //
 //   Interrupts interrupts;
 //   …                                        // workers run, and are ended by the code that polls

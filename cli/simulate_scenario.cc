@@ -100,9 +100,11 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   // Tensors without values cannot be timed. Without an option, the job's size decides.
   if (command.time_work) options.on_meta = false;
   if (command.meta || command.no_meta) options.on_meta = command.meta;
-  // A large job is simulated for many seconds, and again for each what-if.
+  // A large job is simulated for many seconds, and again for each what-if; one that hangs is
+  // judged.
   std::optional<EndsAtOnce> ends;
   options.computes = [&] {
+    if (ends) return;
     ends.emplace([kept = !command.output_dir.empty(), folder] {
       std::error_code ignored;
       if (!kept) std::filesystem::remove_all(folder, ignored);
@@ -114,6 +116,8 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   Result<sim::TimedScenario> timed =
       runtime::forecast_scenario(command.path, change, machine, options, interrupts);
   if (!timed) {
+    if (interrupts.poll() != 0) return timed.error();
+    options.computes();
     // A program that raises an exception is an answer about the job, not an error of the forecast.
     std::optional<sim::RaisedJob> raised = raised_job(folder);
     if (!raised) return timed.error();
@@ -139,7 +143,7 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   if (!changed) return changed.error();
   forecast.what_ifs = std::move(*changed);
   if (trials.trials > 0) {
-    const Result<sim::TrialsForecast> tried = sim::run_trials(*timed, machine, trials, interrupts);
+    const Result<sim::TrialsForecast> tried = sim::run_trials(*timed, machine, trials);
     if (!tried) return tried.error();
     forecast.trials = *tried;
   }

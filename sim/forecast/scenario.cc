@@ -158,9 +158,8 @@ Result<std::vector<WhatIf>> what_ifs(const TimedScenario& timed, const Machine& 
 }
 
 Result<TrialsForecast> run_trials(const TimedScenario& timed, const Machine& machine,
-                                  const TrialOptions& options, Interrupts& interrupts) {
-  const Result<Trials> trials = run_trials(timed.run, timed.simulated.program, machine, options,
-                                           [&] { return interrupts.poll() != 0; });
+                                  const TrialOptions& options) {
+  const Result<Trials> trials = run_trials(timed.run, timed.simulated.program, machine, options);
   if (!trials) return trials.error();
   return trials_forecast(*trials, options);
 }

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "base/interrupts.h"
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 #include "sim/collectives/nccl_tuning.h"
@@ -104,9 +103,8 @@ Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRa
 // is of this machine and does not hang. Errors: a call that is not modelled.
 Result<std::vector<WhatIf>> what_ifs(const TimedScenario& timed, const Machine& machine);
 
-// The same job with durations that vary: sim/forecast/trials.h. Errors: those described there; a
-// signal from the user.
+// The same job with durations that vary: sim/forecast/trials.h. Errors: those described there.
 Result<TrialsForecast> run_trials(const TimedScenario& timed, const Machine& machine,
-                                  const TrialOptions& options, Interrupts& interrupts);
+                                  const TrialOptions& options);
 
 }  // namespace lockstep::sim

@@ -308,7 +308,7 @@ TrialsForecast::Quantiles quantiles(const std::vector<Picos>& values) {
 }  // namespace
 
 Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, const Machine& machine,
-                          const TrialOptions& options, const std::function<bool()>& stop) {
+                          const TrialOptions& options) {
   TrialJob job(run, program, machine);
   // The first step arranges buffers and is not measured, unless it is the only one.
   const std::size_t first = job.steps() > 1 ? 1 : 0;
@@ -326,16 +326,10 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   out.steps.resize(options.trials);
   // Threads take trials from a counter. Results do not depend on which thread runs which.
   std::atomic<std::size_t> next{0};
-  std::atomic<bool> stopped{false};
-  on_threads(
-      std::min(std::max<std::size_t>(options.threads, 1), options.trials), [&](std::size_t thread) {
-        for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
-          out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
-          // The calling thread is the only one that calls `stop`.
-          if (thread == 0 && stop()) stopped = true;
-        }
-      });
-  if (stopped) return Error{"the trials were interrupted", {}, ""};
+  on_threads(std::min(std::max<std::size_t>(options.threads, 1), options.trials), [&](std::size_t) {
+    for (std::size_t t = next++; t < options.trials; t = next++)
+      out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
+  });
   return out;
 }
 

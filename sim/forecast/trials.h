@@ -19,7 +19,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -57,11 +56,10 @@ struct Trials {
 };
 
 // Runs the trials. `run` is timed_run()'s for `machine`, `program` was made from it and does not
-// hang. `stop` is called between trials, by the calling thread only; true ends the trials with an
-// error. Errors: call_cost()'s; too many steps; batches that cannot be redrawn because ranks make
+// hang. Errors: call_cost()'s; too many steps; batches that cannot be redrawn because ranks make
 // different calls in different steps. O(trials · steps of all ranks).
 Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, const Machine& machine,
-                          const TrialOptions& options, const std::function<bool()>& stop);
+                          const TrialOptions& options);
 
 // The quantile of at least one value, interpolated linearly between the two nearest ones (Hyndman
 // and Fan's type 7, the default of R and NumPy). `share` from 0 to 1.

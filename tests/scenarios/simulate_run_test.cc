@@ -85,6 +85,37 @@ TEST_F(Simulate, ErrorsNameTheUsersFile) {
                            Not(HasSubstr("lockstep-simulate-"))));
 }
 
+// While ranks are derived the signal is polled; what only computes ends at once.
+TEST_F(Simulate, CtrlCEndsEveryPhaseAndLeavesNothing) {
+  namespace fs = std::filesystem;
+  const std::string temporary = folder_.file("tmp");
+  fs::create_directory(temporary);
+  const auto interrupted_when = [&](const std::function<bool(pid_t)>& reached) {
+    Result<runtime::Process> program = runtime::Process::spawn(
+        {LOCKSTEP_PROGRAM, "simulate", shipped("modality/manual_hang_ok"), "--machine", kMachine,
+         "--trials", "1000000", "--steps", "50", "--jitter", "compute=5%"},
+        folder_.file("log"), {.environment = {{"TMPDIR", temporary}}});
+    ASSERT_TRUE(program);
+    const auto once = [&] { return reached(program->pid()); };
+    ASSERT_TRUE(runtime::launch_testing::eventually(once, std::chrono::minutes(1)));
+    program->signal(SIGINT);
+    ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !program->running(); }));
+    EXPECT_EQ(program->poll()->exit_status, 130) << log();
+    EXPECT_TRUE(fs::is_empty(temporary));
+  };
+  bool worked = false;
+  const auto works = [&](pid_t program) {
+    const std::string all = std::to_string(program);
+    return !TempDir::read("/proc/" + all + "/task/" + all + "/children").empty();
+  };
+  interrupted_when(works);
+  interrupted_when([&](pid_t program) {
+    const bool now = works(program);
+    worked = worked || now;
+    return worked && !now;
+  });
+}
+
 TEST_F(Simulate, AllFormsAreWritten) {
   ASSERT_EQ(simulate(shipped("modality/all_image_text_ok"),
                      {"--output", "html=" + folder_.file("page.html"), "--output",

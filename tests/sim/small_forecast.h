@@ -54,11 +54,10 @@ inline TimedScenario small_forecast(const std::string& name = "a job",
 
 inline TimedScenario small_forecast_with_trials() {
   TimedScenario out = small_forecast();
-  Interrupts interrupts;
   TrialOptions options;
   options.trials = 20;
   options.jitter.work = .1;
-  Result<TrialsForecast> trials = run_trials(out, millisecond_kernels(), options, interrupts);
+  Result<TrialsForecast> trials = run_trials(out, millisecond_kernels(), options);
   EXPECT_TRUE(trials);
   out.forecast->trials = std::move(*trials);
   return out;

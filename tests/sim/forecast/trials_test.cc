@@ -15,10 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::function<bool()> kNever = [] { return false; };
-
 Trials run(const KernelJob& job, const TrialOptions& options) {
-  const Result<Trials> trials = run_trials(job.run, job.program, job.machine, options, kNever);
+  const Result<Trials> trials = run_trials(job.run, job.program, job.machine, options);
   EXPECT_TRUE(trials) << trials.error().str();
   return *trials;
 }
@@ -164,17 +162,14 @@ TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
   ASSERT_TRUE(timed);
   TrialOptions options = forecast_with({});
   options.redraw_batches = true;
-  const Result<Trials> trials = run_trials(*timed, *program_of(*timed), machine, options, kNever);
+  const Result<Trials> trials = run_trials(*timed, *program_of(*timed), machine, options);
   ASSERT_FALSE(trials);
   EXPECT_THAT(trials.error().str(), HasSubstr("rank 0 makes different calls"));
 }
 
-TEST(Trials, CanBeStoppedAndAreBounded) {
+TEST(Trials, AreBounded) {
   const KernelJob job({kSteps});
-  EXPECT_FALSE(
-      run_trials(job.run, job.program, job.machine, forecast_with({}), [] { return true; }));
-  EXPECT_FALSE(
-      run_trials(job.run, job.program, job.machine, forecast_with({}, kMaxTrialSteps), kNever));
+  EXPECT_FALSE(run_trials(job.run, job.program, job.machine, forecast_with({}, kMaxTrialSteps)));
 }
 
 TEST(Trials, QuantilesLieBetweenTheNearestValues) {

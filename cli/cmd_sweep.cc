@@ -328,9 +328,9 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   advance(0);
   const runtime::ComputePoints compute = runtime::make_compute(
       inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
-  const Status tried = runtime::try_points(compute, book, search, *goal, advance);
+  const Result<bool> finished = runtime::try_points(compute, book, search, *goal, advance);
   line.erase();
-  if (!tried) return reports::fail(tried.error(), reports::ExitStatus::own_failure);
+  if (!finished) return reports::fail(finished.error(), reports::ExitStatus::own_failure);
   const reports::Summary summary{variation.name(),
                                  of_plan,
                                  variation.keys(),
@@ -338,14 +338,13 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
                                  grid.size(),
                                  search.exhaustive(),
                                  seed,
-                                 book.interrupted(),
+                                 !*finished,
                                  *goal,
                                  book.rows()};
   if (const Status ok = write_results(summary, command); !ok)
     return reports::fail(ok.error(), reports::ExitStatus::own_failure);
   // What was tried until Ctrl-C is written first: the same command continues from it.
-  const int signal = interrupts.poll();
-  return signal != 0 ? reports::interrupted_by(signal) : status_of(summary.rows);
+  return *finished ? status_of(summary.rows) : reports::interrupted_by(interrupts.poll());
 }
 
 // -o has one meaning in all commands, what to write: a report where it names a form or ends like

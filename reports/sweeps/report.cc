@@ -326,7 +326,7 @@ std::string tried_text(const Summary& summary) {
         "; a search with seed {}, which is not exhaustive: a better plan may be among "
         "the others",
         summary.seed);
-  if (summary.interrupted) out += "; if interrupted, the same command continues";
+  if (summary.interrupted) out += "; interrupted: the same command continues";
   return out;
 }
 

@@ -206,20 +206,23 @@ ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
   return [run](const std::vector<sim::PointId>& points) { return run->compute(points); };
 }
 
-Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
-                  const sim::Goal& goal, const std::function<void(std::size_t)>& known) {
+Result<bool> try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
+                        const sim::Goal& goal, const std::function<void(std::size_t)>& known) {
   for (auto points = search.next(); !points.empty(); points = search.next()) {
     std::size_t rows = 0;  // of an earlier, interrupted sweep into the same folder
     for (const sim::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
     known(rows);
     book.ask(points);
-    if (const Status ok = compute(points); !ok) return ok;
-    if (book.interrupted()) return Status::ok();
+    if (const Status ok = compute(points); !ok) return ok.error();
     std::vector<sim::Score> scores;
-    for (const sim::PointId point : points) scores.push_back(sim::score(*book.find(point), goal));
+    for (const sim::PointId point : points) {
+      const sim::Row* row = book.find(point);
+      if (row == nullptr) return false;
+      scores.push_back(sim::score(*row, goal));
+    }
     search.add_scores(scores);
   }
-  return Status::ok();
+  return true;
 }
 
 }  // namespace lockstep::runtime

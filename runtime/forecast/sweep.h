@@ -90,9 +90,9 @@ using ComputePoints = std::function<Status(const std::vector<sim::PointId>&)>;
 ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
                            sim::SweepBook& book);
 
-// Computes the points that the search proposes, until it is done or the user stops it. Before each
-// round, `known` is called with the number of its points that the book already has.
-Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
-                  const sim::Goal& goal, const std::function<void(std::size_t)>& known);
+// Computes the points that the search proposes. False: the user stopped it before it was done.
+// Before each round, `known` is called with the number of its points that the book already has.
+Result<bool> try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
+                        const sim::Goal& goal, const std::function<void(std::size_t)>& known);
 
 }  // namespace lockstep::runtime

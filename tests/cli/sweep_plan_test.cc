@@ -1,10 +1,17 @@
 // `lockstep sweep` of a plan file: without workers, resumable, and all forms.
+#include <signal.h>
+
+#include <algorithm>
 #include <filesystem>
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
+#include "runtime/launch/process.h"
 #include "tests/cli/run_lockstep.h"
+#include "tests/runtime/launch/launch_testing.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep::cli {
@@ -138,6 +145,46 @@ TEST_F(SweepPlan, AnotherPlanIsNotMixedIn) {
   const Outcome other = sweep({"--vary", "tensor=1,2"});
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, HasSubstr("before it was changed"));
+}
+
+// In a process of its own, which the signal ends.
+TEST_F(SweepPlan, CtrlCKeepsAndReportsWhatWasComputed) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::filesystem::remove_all(folder_.file("out"));
+    std::filesystem::remove(folder_.file("log"));
+    Result<runtime::Process> program =
+        runtime::Process::spawn({LOCKSTEP_BINARY_DIR "/lockstep", "sweep", folder_.file("p.yaml"),
+                                 "-o", folder_.file("out"), "-o", "json=" + folder_.file("json"),
+                                 "--vary", "micro_batch=1..90", "--vary", "sequence=1..1000"},
+                                folder_.file("log"));
+    ASSERT_TRUE(program);
+    const std::string file = folder_.file("out/results.jsonl");
+    ASSERT_TRUE(runtime::launch_testing::eventually(
+        [&] { return std::filesystem::exists(file) && std::filesystem::file_size(file) > 0; }));
+    program->signal(signal);
+    ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !program->running(); }));
+    EXPECT_EQ(program->poll()->exit_status, 128 + signal);
+    const auto lines = [](const std::string& text) {
+      return std::count(text.begin(), text.end(), '\n');
+    };
+    const std::string rows = results();
+    const auto computed = lines(rows);
+    EXPECT_TRUE(rows.ends_with('\n'));
+    EXPECT_LT(computed, 90000);
+    const Json report = Json::parse(TempDir::read(folder_.file("json")));
+    EXPECT_EQ(report["tried"], computed);
+    EXPECT_EQ(report["interrupted"], true);
+    EXPECT_EQ(report["exhaustive"], false);
+    EXPECT_THAT(TempDir::read(folder_.file("log")),
+                AllOf(HasSubstr(" of 90,000 points; interrupted"), HasSubstr("best by")));
+    // What is there is taken as it is.
+    const Outcome more = sweep({"--vary", "micro_batch=1", "--vary", "sequence=1..1000"});
+    EXPECT_EQ(more.status, 0);
+    EXPECT_THAT(more.err, HasSubstr(fmt::format("has {} already", plural(computed, "point"))));
+    EXPECT_THAT(more.out, AllOf(HasSubstr("1,000 of 1,000 points\n"), Not(HasSubstr("interr"))));
+    EXPECT_TRUE(results().starts_with(rows));
+    EXPECT_EQ(lines(results()), std::max<std::ptrdiff_t>(computed, 1000));
+  }
 }
 
 TEST_F(SweepPlan, WhereAllAreRefusedTheStatusSaysSo) {

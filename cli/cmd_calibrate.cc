@@ -183,6 +183,7 @@ constexpr const char* kTableFooter = R"(Examples:
     lockstep calibrate check nccl_allreduce_h100_a100.json --only h100 \
       --machine dgx-h100
 
+Exit status: 0 compared; 2 bad usage or table; 4 the tool failed.
 docs/simulate-workloads.md explains the tables, the model and its sources.)";
 
 // Leaves the rows whose labels begin with `only`.

@@ -207,7 +207,12 @@ KEY is any key of a scenario (`lockstep scenario --schema`), with dots between
 its parts and numbers for list elements; machine.KEY is one of the machine file.
 For a plan (docs/reference/plan.md): its keys, and calibration.PARAMETER.
 A..B*F multiplies, A..B+S adds. The same command with the same folder continues
-where it stopped. docs/sweep.md explains the search, the files and the sources.)";
+where it stopped, also after Ctrl-C.
+
+Exit status: 0 a point trains, or the study is done; 1 none trains, and some
+hang; 2 bad usage, or all points are refused; 4 the tool failed; 130 after
+Ctrl-C, with what was computed until then.
+docs/sweep.md explains the search, the files and the sources.)";
 
 reports::OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
 

@@ -42,6 +42,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
 --bytes is the whole buffer, as in nccl-tests: what each rank has after an
 all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
 bandwidth of a rank's port in each direction, gamma that of the reduction.
+Exit status: 0 predicted, 2 bad usage, 4 the tool failed.
 docs/simulate.md lists the formulas and their sources;
 docs/simulate-scenarios.md explains what a machine file says about NCCL,
 docs/simulate-networks.md what it says about switches.)";

@@ -40,8 +40,10 @@ constexpr const char* kPipelineFooter = R"(Examples:
 
 Times are for one micro-batch on one stage; with --chunks, on one chunk of a
 stage. A list has one value for all, one per stage, or one per piece of the
-model (stages x chunks, in the model's order). docs/simulate-workloads.md
-explains the schedules and the figures.)";
+model (stages x chunks, in the model's order).
+
+Exit status: 0 predicted, 2 bad usage, 4 the tool failed.
+docs/simulate-workloads.md explains the schedules and the figures.)";
 
 // A value for each piece of `program`. `values`: one for all, one per stage, or one per piece.
 // Errors: another number of values.

@@ -41,8 +41,10 @@ constexpr const char* kPlanFooter = R"(Examples:
     lockstep simulate plan vlm-75b
 
 A plan of several towers says who waits for whom, what other arrangements give,
-and whether ranks without images hang the job (exit status 1).
+and whether ranks without images hang the job.
 
+Exit status: 0 predicted; 1 ranks without images hang the job; 2 bad usage or
+plan; 4 the tool failed.
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
 accurate it is: docs/simulate-workloads.md, docs/simulate-multimodal.md,
 docs/simulate-networks.md.)";

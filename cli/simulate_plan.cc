@@ -66,15 +66,23 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   return out;
 }
 
+// " with gpus=64, tensor=4": what a title says beside the plan's own name, which often tells how
+// many GPUs the unchanged plan has.
+std::string with_settings(const std::vector<sim::Axis>& settings) {
+  std::string out;
+  for (const sim::Axis& axis : settings)
+    out += fmt::format("{}{}={}", out.empty() ? " with " : ", ", axis.key,
+                       sim::value_text(axis.values.front()));
+  return out;
+}
+
 // A single plan is a sweep over nothing: `sweep` and this command read and check plans alike.
-Result<sim::PlanGrid> plans_of(const PlanCommand& command) {
-  const Result<std::vector<sim::Axis>> settings = settings_of(command);
-  if (!settings) return settings.error();
+Result<sim::PlanGrid> plans_of(const PlanCommand& command, const std::vector<sim::Axis>& settings) {
   std::vector<std::string> calibrations;
   if (!command.calibration.empty()) calibrations.push_back(command.calibration);
   const Result<sim::PlanInputs> inputs = sim::load_plan(command.file, calibrations);
   if (!inputs) return inputs.error();
-  return sim::PlanGrid::make(inputs->plan, inputs->calibrations, *settings, inputs->manifest.text);
+  return sim::PlanGrid::make(inputs->plan, inputs->calibrations, settings, inputs->manifest.text);
 }
 
 // A plan that hangs is an answer with a finding, as a trace that hangs is.
@@ -84,9 +92,11 @@ reports::ExitStatus write_plan(const PlanCommand& command, const reports::Output
                           hangs ? reports::ExitStatus::findings : reports::ExitStatus::clean);
 }
 
-reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::PlanGrid& plans) {
+reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::PlanGrid& plans,
+                                    const std::string& changes) {
   Result<sim::MultimodalForecast> forecast = plans.towers(0);
   if (!forecast) return reports::fail(forecast.error());
+  forecast->plan.llm.name += changes;
   const Result<reports::MultimodalResult> result = reports::multimodal_result(std::move(*forecast));
   if (!result) return reports::fail(result.error(), reports::ExitStatus::own_failure);
   const auto content = [&](const std::string& kind, bool to_stdout) {
@@ -106,12 +116,16 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
   command.file = std::move(*file);
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
+  const Result<std::vector<sim::Axis>> settings = settings_of(command);
+  if (!settings) return reports::fail(settings.error());
   // --set gives each key one value, so there is one plan: number 0.
-  const Result<sim::PlanGrid> plans = plans_of(command);
+  const Result<sim::PlanGrid> plans = plans_of(command, *settings);
   if (!plans) return reports::fail(plans.error());
-  if (plans->multimodal()) return simulate_towers(command, *plans);
-  const Result<sim::PlanForecast> result = plans->forecast(0);
+  const std::string changes = with_settings(*settings);
+  if (plans->multimodal()) return simulate_towers(command, *plans, changes);
+  Result<sim::PlanForecast> result = plans->forecast(0);
   if (!result) return reports::fail(result.error());
+  result->plan.name += changes;
   const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "json") return reports::plan_json(*result);
     if (kind == "csv") return reports::plan_csv(*result);

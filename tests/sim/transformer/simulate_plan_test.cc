@@ -64,6 +64,16 @@ TEST_F(SimulatePlan, SaysTimeMemoryAndWhatTheyRestOn) {
   cli::expect_fits_a_terminal(outcome.out);
 }
 
+// The plan's own name often says how many GPUs it has.
+TEST_F(SimulatePlan, TheTitleSaysWhatWasSet) {
+  EXPECT_TRUE(simulate({}).out.starts_with("small\n"));
+  const std::vector<std::string> settings = {"--set", "gpus=64", "--set",
+                                             "calibration.network_speed=20"};
+  EXPECT_TRUE(
+      simulate(settings).out.starts_with("small with gpus=64, calibration.network_speed=20\n"));
+  EXPECT_EQ(json(settings)["plan"], "small with gpus=64, calibration.network_speed=20");
+}
+
 TEST_F(SimulatePlan, TheJsonAddsUp) {
   const Json all = json({"--set", "gpu_memory=80GB", "--set", "recompute=full"});
   double time = 0, memory = 0;

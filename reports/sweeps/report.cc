@@ -25,24 +25,43 @@ constexpr std::size_t kShownOfFront = 100;
 constexpr std::size_t kShownReasons = 12;
 constexpr std::size_t kShownLines = 6;  // of a point that stands for a reason
 
-// This many value columns fit next to the figures; more are joined into one, "ranks=4
-// strategy=ddp".
-constexpr std::size_t kMaxValueColumns = 6;
+struct ShownRow {
+  const sim::Row* row;
+  const char* mark;
+};
 
-// Whether what identifies a point is one column. A sweep over machines alone varies no key; its
-// points still need a name.
-bool joins_values(const Summary& summary) {
-  const std::size_t count = value_heads(summary).size();
-  return count == 0 || count > kMaxValueColumns;
+// "ranks=4 strategy=ddp".
+std::string pairs(const std::vector<std::string>& names, const std::vector<std::string>& values) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += fmt::format("{}{}={}", out.empty() ? "" : " ", names[i], values[i]);
+  return out;
 }
 
-// The columns of `rows`: what identifies the point, its figures, and a mark.
-Table plans_table(const Summary& summary, const std::vector<std::string>& values,
-                  const std::vector<std::vector<std::string>>& rows) {
+// What identifies each point, its figures, and a mark. `joined`: the point is one column, which may
+// take several lines, and not one for each of `names`.
+Table plans_table(const Summary& summary, const std::vector<ShownRow>& rows,
+                  const std::vector<std::string>& names, bool joined) {
   std::vector<std::string> figures = {"step", "samples/s", "memory"};
   if (summary.transformers) figures.emplace_back("MFU");
-  Table out(columns(values, figures, {""}));
-  for (const std::vector<std::string>& row : rows) out.add(row);
+  std::vector<Column> all =
+      columns(joined ? std::vector<std::string>{"point"} : names, figures, {""});
+  all.front().wrapped = joined;
+  Table out(std::move(all));
+  for (const auto& [row, mark] : rows) {
+    std::vector<std::string> cells = value_cells(summary, *row);
+    if (names.empty())
+      cells = {point_text(summary, *row)};
+    else if (joined)
+      cells = {pairs(names, cells)};
+    cells.insert(cells.end(),
+                 {duration_text(row->step_seconds), number_text(row->samples_per_second),
+                  bytes_text(row->memory_bytes)});
+    if (summary.transformers)
+      cells.push_back(row->transformer ? percent(row->transformer->mfu) : "");
+    cells.emplace_back(mark);
+    out.add(std::move(cells));
+  }
   return out;
 }
 
@@ -54,33 +73,33 @@ std::vector<std::string> full_heads(const Summary& summary) {
   return out;
 }
 
+// "c"; after "z" comes "a1".
+std::string letter(std::size_t i) {
+  constexpr std::size_t kLetters = 26;
+  return fmt::format("{}{}", static_cast<char>('a' + i % kLetters),
+                     i < kLetters ? "" : std::to_string(i / kLetters));
+}
+
 // The table in `width` columns. Where the names of the keys make it too wide, letters stand for
-// them, which the lines above it explain: names cut down to five characters say nothing.
-std::string fitted(const Summary& summary, const std::vector<std::vector<std::string>>& rows,
-                   std::size_t width) {
+// them, which the lines above it explain; where it still is, the values of a point go on in further
+// lines. Names and values cut down to five characters say nothing.
+std::string fitted(const Summary& summary, const std::vector<ShownRow>& rows, std::size_t width) {
   constexpr std::size_t kIndent = 2;
-  if (joins_values(summary)) return plans_table(summary, {"point"}, rows).text(width, kIndent);
-  const Table named = plans_table(summary, value_heads(summary), rows);
-  if (named.width() + kIndent <= width) return named.text(width, kIndent);
+  const auto fits = [&](const Table& table) { return table.width() + kIndent <= width; };
+  const std::vector<std::string> names = value_heads(summary);
+  // A sweep over machines alone varies no key; its points still need a name.
+  const Table named = plans_table(summary, rows, names, names.empty());
+  if (names.empty() || fits(named)) return named.text(width, kIndent);
   std::vector<std::string> letters;
   std::string legend;
   for (const std::string& key : full_heads(summary)) {
-    letters.emplace_back(1, static_cast<char>('a' + letters.size()));
+    letters.push_back(letter(letters.size()));
     legend += fmt::format("{}{}={}", legend.empty() ? "" : ", ", letters.back(), key);
   }
+  Table out = plans_table(summary, rows, letters, false);
+  if (!fits(out)) out = plans_table(summary, rows, letters, true);
   return fmt::format("  {}\n\n{}", wrap(legend, width - kIndent, kIndent),
-                     plans_table(summary, letters, rows).text(width, kIndent));
-}
-
-std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
-                               const std::string& mark) {
-  std::vector<std::string> out = value_cells(summary, row);
-  if (joins_values(summary)) out = {point_text(summary, row)};
-  out.insert(out.end(), {duration_text(row.step_seconds), number_text(row.samples_per_second),
-                         bytes_text(row.memory_bytes)});
-  if (summary.transformers) out.push_back(row.transformer ? percent(row.transformer->mfu) : "");
-  out.push_back(mark);
-  return out;
+                     out.text(width, kIndent));
 }
 
 std::string best_text(const Summary& summary, const sim::Row& row, std::size_t width) {
@@ -93,7 +112,7 @@ std::string best_text(const Summary& summary, const sim::Row& row, std::size_t w
 
 std::string table_text(const Summary& summary, const sim::Ranking& ranking, std::size_t width) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
-  std::vector<std::vector<std::string>> rows;
+  std::vector<ShownRow> rows;
   std::size_t shown = 0, of_front = 0;
   for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
     const bool front = ranking.on_front[ranking.fitting[i]];
@@ -101,13 +120,13 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking, std:
     if (i >= kShown && !(front && of_front < kShownOfFront)) continue;
     of_front += front ? 1U : 0U;
     ++shown;
-    rows.push_back(cells(summary, summary.rows[ranking.fitting[i]], front ? "*" : ""));
+    rows.push_back({&summary.rows[ranking.fitting[i]], front ? "*" : ""});
   }
   // Where few plans fit, those that nearly do are what one looks at next.
   for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
-    rows.push_back(cells(summary, summary.rows[ranking.too_large[i]], "!"));
+    rows.push_back({&summary.rows[ranking.too_large[i]], "!"});
   std::string out = fitted(summary, rows, width);
-  // Where columns are too narrow for their values, the best row at least says all of them.
+  // Where a value is too wide for any line of the table, the best row at least says all of it.
   if (!ranking.fitting.empty() && out.find("..") != std::string::npos)
     out = fmt::format("{}\n{}", best_text(summary, summary.rows[ranking.fitting.front()], width),
                       out);
@@ -308,13 +327,10 @@ std::vector<std::string> value_cells(const Summary& summary, const sim::Row& row
 }
 
 std::string point_text(const Summary& summary, const sim::Row& row) {
-  const std::vector<std::string> heads = value_heads(summary);
-  const std::vector<std::string> cells = value_cells(summary, row);
-  std::string out;
-  for (std::size_t i = 0; i < heads.size(); ++i)
-    out += fmt::format("{}{}={}", out.empty() ? "" : " ", heads[i], cells[i]);
-  return out.empty() ? summary.transformers ? "the plan as it stands" : "the job as it stands"
-                     : out;
+  const std::string out = pairs(value_heads(summary), value_cells(summary, row));
+  return !out.empty()           ? out
+         : summary.transformers ? "the plan as it stands"
+                                : "the job as it stands";
 }
 
 std::string tried_text(const Summary& summary) {

@@ -124,6 +124,23 @@ TEST(SweepText, LettersStandForLongNames) {
   EXPECT_THAT(wide, AllOf(HasSubstr("  stages  "), Not(HasSubstr("a=")))) << wide;
 }
 
+// A value cut in its middle is another one, as far as a reader can tell.
+TEST(SweepText, ValuesThatNeedMoreRoomGoOnInFurtherLines) {
+  reports::Summary s = small_sweep();
+  s.keys = {"llm.recompute", "encoders.0.recompute", "llm.pipeline.schedule", "zero"};
+  for (Row& row : s.rows)
+    row.values = {
+        {s.keys[0], "selective"}, {s.keys[1], "full"}, {s.keys[2], "interleaved"}, {s.keys[3], 3}};
+  const std::string narrow = reports::sweep_text(s, 60), wide = reports::sweep_text(s, 70);
+  EXPECT_THAT(widths(narrow), Each(Le(60U))) << narrow;
+  EXPECT_THAT(narrow,
+              AllOf(HasSubstr("c=llm.pipeline.schedule"), HasSubstr("\n  a=selective b=full "),
+                    HasSubstr("\n    c=interleaved d=3\n"), Not(HasSubstr(".."))))
+      << narrow;
+  // Columns where they fit.
+  EXPECT_THAT(wide, HasSubstr("\n  selective  full  interleaved  3 ")) << wide;
+}
+
 TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
   reports::Summary s = small_sweep();
   s.rows.clear();

@@ -51,6 +51,17 @@ bool computes(const sim::SimulatedProgram& simulated) {
                      [](const sim::RankOutcome& rank) { return rank.compute.value > 0; });
 }
 
+// Whether work runs in a stream, beside what the host does.
+bool devices_compute(const sim::SimulatedProgram& simulated) {
+  const auto on_device = [](const sim::ProgramStep& step) {
+    return step.kind == sim::StepKind::compute && step.stream != sim::ProgramStep::kHost;
+  };
+  const std::vector<sim::Program>& programs = simulated.program.job.programs;
+  return std::any_of(programs.begin(), programs.end(), [&](const sim::Program& program) {
+    return std::any_of(program.steps.begin(), program.steps.end(), on_device);
+  });
+}
+
 // Whether the rank left no trace, and so takes no part.
 bool is_silent(const sim::SimulatedProgram& simulated, std::size_t rank) {
   const std::vector<std::int32_t>& silent = simulated.program.silent;
@@ -76,6 +87,14 @@ SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, trace::Run r
   verify::Report report = judge_hang(simulated, run);
   json["report"] = nlohmann::ordered_json::parse(json_report(report, &run));
   return {std::move(what), std::move(run), std::move(report), std::move(json)};
+}
+
+// "4 ranks of 2 kinds; here is one of each". Ranks of a kind do the same at the same times.
+std::string kinds_text(std::size_t ranks, std::size_t kinds) {
+  const std::string all = plural(ranks, "rank");
+  if (kinds == ranks) return all;  // alike or not: each may have been simulated by itself
+  return kinds == 1 ? all + " that do the same; here is one"
+                    : fmt::format("{} of {} kinds; here is one of each", all, kinds);
 }
 
 }  // namespace
@@ -114,9 +133,9 @@ std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorde
   for (std::uint32_t c = 0; c < result.classes.size(); ++c)
     if (!is_silent(simulated, simulated.folding.representatives[c])) shown.push_back(c);
   std::string out = fmt::format(
-      "{}, {} of them different\n  time     {}{}\n",
-      plural(simulated.folding.class_of.size() - simulated.program.silent.size(), "rank"),
-      shown.size(), duration_text(result.end),
+      "{}\n  time     {}{}\n",
+      kinds_text(simulated.folding.class_of.size() - simulated.program.silent.size(), shown.size()),
+      duration_text(result.end),
       recorded.ranks.empty() ? "" : beside_recorded(result.end, longest(recorded)));
   // A screen's worth; the JSON has every rank.
   constexpr std::size_t kShown = 16;
@@ -134,6 +153,10 @@ std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorde
             : fmt::format(", recorded {}", duration_text(measured->second)));
     out += fmt::format("{}\n", wrap(line, width, 4));
   }
+  if (devices_compute(simulated))
+    out += fmt::format(
+        "  {}\n",
+        wrap("A device computes while its host waits: the two times overlap.", width, 2, 2));
   if (result.slowed_calls > 0)
     out += fmt::format(
         "  links    {}\n",

@@ -20,6 +20,8 @@ namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Simulated {
   int status = 0;
@@ -204,9 +206,12 @@ TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
   const Simulated s = simulate_texts({text(0, 10), text(1, 10), text(2, 10), text(3, 5000)});
   EXPECT_EQ(s.json["time_ps"], 5'000'000 + 2 * 1'000'000);
   EXPECT_EQ(s.json["classes"], 2);
+  EXPECT_TRUE(s.text.starts_with("4 ranks of 2 kinds; here is one of each\n")) << s.text;
+  EXPECT_THAT(s.text, Not(HasSubstr("overlap"))) << "hosts compute, and then they wait";
   const Simulated apart =
       simulate_texts({text(0, 10), text(1, 10), text(2, 10), text(3, 5000)}, {"--apart"});
   EXPECT_EQ(apart.json["classes"], 4);
+  EXPECT_TRUE(apart.text.starts_with("4 ranks\n")) << apart.text;
   EXPECT_EQ(apart.json["ranks"], s.json["ranks"]);
 }
 
@@ -375,7 +380,10 @@ std::string overlapping(int rank, const std::string& more = "") {
 TEST(SimulateTrace, WorkInStreamsOverlapsCallsAndWaitsForThem) {
   const std::vector<std::string> job = {overlapping(0), overlapping(1)};
   // The call takes 2 + 4 us from 10 us on, beside work until 40 us.
-  EXPECT_EQ(simulate_texts(job).json["time_ps"], 1'000'000 * (10 + 30 + 5 + 2));
+  const Simulated alike = simulate_texts(job);
+  EXPECT_EQ(alike.json["time_ps"], 1'000'000 * (10 + 30 + 5 + 2));
+  EXPECT_TRUE(alike.text.starts_with("2 ranks that do the same; here is one\n")) << alike.text;
+  EXPECT_THAT(alike.text, HasSubstr("computes while its host waits: the two times overlap"));
   // At a hundredth of the bandwidth it takes 402 us, and the last work follows it.
   EXPECT_EQ(simulate_texts(job, {"--beta", "10MB/s"}).json["time_ps"],
             1'000'000 * (10 + 402 + 5 + 2));

@@ -53,7 +53,9 @@ std::string fix_of(int code) {
 }  // namespace
 
 std::string Location::str() const {
-  std::string out = file;
+  // A command keeps what comes on standard input in a file of this name, in a folder that goes
+  // (cli/input_files.h).
+  std::string out = file.ends_with("/standard-input.yaml") ? "standard input" : file;
   if (line > 0) out += (out.empty() ? "line " : ":") + std::to_string(line);
   if (line > 0 && column > 0) out += ":" + std::to_string(column);
   return out;

@@ -189,7 +189,7 @@ reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
   const Result<reports::ExitStatus> status =
       simulate(command, *machine, *trials, folder.path(), interrupts);
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
-  return status ? *status : reports::fail(status.error());
+  return status ? *status : reports::fail(folder.for_user(status.error(), command.path));
 }
 
 }  // namespace

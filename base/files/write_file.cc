@@ -82,6 +82,11 @@ WorkFolder::WorkFolder(const std::string& named, const std::string& prefix)
   made_ = !failed && std::filesystem::is_empty(path_, failed);
 }
 
+Error WorkFolder::for_user(Error error, const std::string& input) const {
+  if (!kept_ && error.location.file.starts_with(path_ + "/")) error.location = {input};
+  return error;
+}
+
 WorkFolder::~WorkFolder() {
   std::error_code ignored;
   if (!kept_ && made_) std::filesystem::remove_all(path_, ignored);

@@ -429,7 +429,7 @@ reports::ExitStatus derive_scenario(const DeriveOptions& options) {
       options.against.empty() ? derive(*scenario, job, interrupts, stream)
                               : derive_against(*scenario, options.against, job, interrupts, stream);
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
-  if (!status) return reports::fail(status.error());
+  if (!status) return reports::fail(folder.for_user(status.error(), options.path));
   return *status;
 }
 

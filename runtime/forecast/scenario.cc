@@ -30,13 +30,6 @@ Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
   return Status::ok();
 }
 
-// An error of the job that is derived, which is a changed copy in a folder that goes: it names the
-// user's file. Lines of the copy are not those of that file.
-Error in_own_file(Error error, const Scenario& copy, const std::string& path) {
-  if (error.location.file == copy.file) error.location = {path};
-  return error;
-}
-
 }  // namespace
 
 Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
@@ -65,16 +58,14 @@ Result<sim::TimedScenario> forecast_scenario(const std::string& path, const Simu
   const DeriveRanksOptions how{*worker, options.folder, options.on_meta, LoneRanks::Costs::counts,
                                options.quiet};
   Result<sim::DerivedRanks> derived = derive_ranks(*scenario, how, interrupts);
-  if (!derived) return in_own_file(derived.error(), *scenario, path);
+  if (!derived) return derived.error();
   if (options.time_work) {
     if (const Status ok = time_and_correct(*scenario, how, machine, derived->costs, interrupts);
         !ok)
-      return in_own_file(ok.error(), *scenario, path);
+      return ok.error();
   }
   options.computes();
-  Result<sim::TimedScenario> timed = sim::time_scenario(*scenario, std::move(*derived), machine);
-  if (!timed) return in_own_file(timed.error(), *scenario, path);
-  return timed;
+  return sim::time_scenario(*scenario, std::move(*derived), machine);
 }
 
 }  // namespace lockstep::runtime

@@ -83,7 +83,7 @@ Status SweepRun::start(Job job) {
   const std::string file = folder->path() + "/scenario.yaml";
   if (const Status ok = write_file(file, job.text); !ok) return ok;
   Result<Scenario> scenario = load_scenario(file);
-  if (!scenario) return scenario.error();
+  if (!scenario) return folder->for_user(scenario.error(), plan_.variation().job_file());
   job.ranks = scenario->ranks;
   const DeriveRanksOptions options{options_.worker, folder->path(), options_.on_meta,
                                    LoneRanks::Costs::counts, true};
@@ -160,7 +160,7 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   // from the files.
   if (derived.was_timed) {
     Result<sim::DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
-    if (!again) return again.error();
+    if (!again) return derived.folder->for_user(again.error(), plan_.variation().job_file());
     derived.ranks = std::move(*again);
   }
   derived.was_timed = true;

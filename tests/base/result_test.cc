@@ -16,6 +16,12 @@ TEST(Location, LeavesOutWhatIsUnknown) {
   EXPECT_EQ(Location{}.str(), "");
 }
 
+TEST(Location, OfStandardInputIsNotTheFileThatKeepsIt) {
+  EXPECT_EQ((Location{"/tmp/lockstep-input-x/standard-input.yaml", 3, 7}.str()),
+            "standard input:3:7");
+  EXPECT_EQ((Location{"my-standard-input.yaml", 3}.str()), "my-standard-input.yaml:3");
+}
+
 TEST(Error, SaysWhereWhatAndHowToFixIt) {
   EXPECT_EQ((Error{"no such file", {"a"}, "name another"}.str()),
             "a: error: no such file\n  fix: name another");

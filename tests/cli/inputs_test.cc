@@ -82,6 +82,13 @@ TEST_F(Inputs, AScenarioMayComeOnStandardInput) {
   EXPECT_THAT(ran.out, HasSubstr("valid: 4 ranks"));
 }
 
+TEST_F(Inputs, ErrorsInStandardInputNameNoFile) {
+  const InputFrom input(folder_.write("job.yaml", "lockstep: 1\nname: x\nranks: two\n"));
+  const Outcome ran = run_lockstep({"scenario", "--check", "-"});
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.err, StartsWith("lockstep: standard input:3:8: error: \"ranks\" should be"));
+}
+
 TEST_F(Inputs, ReportsEmptyStandardInput) {
   const InputFrom input("/dev/null");
   const Outcome scenario = run_lockstep({"scenario", "--check", "-"});

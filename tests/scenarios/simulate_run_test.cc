@@ -85,6 +85,22 @@ TEST_F(Simulate, ErrorsNameTheUsersFile) {
                            Not(HasSubstr("lockstep-simulate-"))));
 }
 
+TEST_F(Simulate, ErrorsOfWorkersNameTheUsersFileInEveryCommand) {
+  const std::string job = write(
+      "ranks: 2\ndata: {source: manifest, manifest: /nowhere, vocab: /none.txt}\nstrategy: ddp\n");
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"simulate", job, "--machine", kMachine},
+                                             {"derive", job},
+                                             {"derive", job, "--remedies"},
+                                             {"verify", job}}) {
+    EXPECT_EQ(lockstep(command), 2) << log();
+    EXPECT_THAT(log(), AllOf(HasSubstr("lockstep: " + job + ": error: the scenario names /nowhere"),
+                             Not(HasSubstr("/lockstep-"))));
+  }
+  EXPECT_EQ(lockstep({"sweep", job, "--machine", kMachine, "-o", folder_.file("out")}), 2) << log();
+  EXPECT_THAT(log(), AllOf(HasSubstr("the scenario names /nowhere"), Not(HasSubstr("/lockstep-"))));
+}
+
 // While ranks are derived the signal is polled; what only computes ends at once.
 TEST_F(Simulate, CtrlCEndsEveryPhaseAndLeavesNothing) {
   namespace fs = std::filesystem;

@@ -31,6 +31,24 @@ TEST(WriteFile, FollowsALink) {
   EXPECT_EQ(TempDir::read(folder.file("target")), "new");
 }
 
+TEST(WorkFolder, OneThatGoesIsNotNamedInErrors) {
+  const WorkFolder temporary("", "lockstep-test-");
+  const auto said = [](const WorkFolder& folder, const std::string& file) {
+    return folder.for_user({"bad", {file, 3, 7}, "mend it"}, "job.yaml").str();
+  };
+  EXPECT_EQ(said(temporary, temporary.path() + "/deep/scenario.yaml"),
+            "job.yaml: error: bad\n  fix: mend it");
+  EXPECT_EQ(said(temporary, "data/captions.csv"),
+            "data/captions.csv:3:7: error: bad\n  fix: mend it");
+  EXPECT_EQ(said(temporary, temporary.path() + "2/other.yaml"),
+            temporary.path() + "2/other.yaml:3:7: error: bad\n  fix: mend it");
+  // The user's own folder is still there.
+  const TempDir parent;
+  const WorkFolder kept(parent.file("kept"), "");
+  EXPECT_EQ(said(kept, kept.path() + "/scenario.yaml"),
+            kept.path() + "/scenario.yaml:3:7: error: bad\n  fix: mend it");
+}
+
 TEST(WriteFile, WritesToADeviceInPlace) {
   EXPECT_TRUE(write_file("/dev/null", "gone"));
   EXPECT_TRUE(fs::is_character_file("/dev/null"));

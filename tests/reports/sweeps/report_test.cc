@@ -64,6 +64,13 @@ TEST(SweepText, HasTheTableAndTheReasons) {
   EXPECT_LT(text.find("fsdp"), text.find("manual"));
 }
 
+// The text of a point without values is too long to lie within a std::string itself.
+TEST(SweepText, APointThatVariesNothingHasAName) {
+  reports::Summary s = small_sweep();
+  s.keys.clear();
+  EXPECT_THAT(reports::sweep_text(s), HasSubstr("first: the job as it stands\n"));
+}
+
 TEST(SweepText, SaysWhatMemoryCounts) {
   reports::Summary s = small_sweep();
   EXPECT_THAT(reports::sweep_text(s), HasSubstr("at its peak"));

@@ -126,7 +126,7 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   line.erase();
   // First: after Ctrl-C the error says only that a job ended early.
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
-  if (!measured) return reports::fail(measured.error());
+  if (!measured) return reports::fail(folder.for_user(measured.error(), {}));
   const Status written = write_file(
       command.output, sim::machine_text(measured->machine, comment_for(*measured, command)));
   if (!written) return reports::fail(written.error());

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/environment.h"
 #include "base/result.h"
 #include "base/text.h"
 
@@ -73,7 +74,11 @@ Status make_folder(const std::string& path) {
 WorkFolder::WorkFolder(const std::string& named, const std::string& prefix)
     : path_(named), kept_(!named.empty()) {
   if (!kept_) {
-    path_ = (std::filesystem::temp_directory_path() / (prefix + "XXXXXX")).string();
+    std::error_code failed;
+    std::filesystem::path parent = std::filesystem::temp_directory_path(failed);
+    // The variable names no folder, and the path says so.
+    if (failed) parent = environment_variable("TMPDIR");
+    path_ = (parent / (prefix + "XXXXXX")).string();
     made_ = ::mkdtemp(path_.data()) != nullptr;
     return;
   }

@@ -32,8 +32,8 @@ class WorkFolder {
   const std::string& path() const { return path_; }
 
   // The error for the user: one about a file in a temporary folder, which is gone when it is read,
-  // names `input` instead, the user's file that it was made from. Without a line, which is of a
-  // changed copy.
+  // names `input` instead, the user's file that it was made from; nothing if that is empty. Without
+  // a line, which is of a changed copy.
   Error for_user(Error error, const std::string& input) const;
 
  private:

@@ -1,11 +1,14 @@
 #include "base/files/write_file.h"
 
+#include <stdlib.h>
+
 #include <filesystem>
 #include <iterator>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "base/environment.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {
@@ -47,6 +50,18 @@ TEST(WorkFolder, OneThatGoesIsNotNamedInErrors) {
   const WorkFolder kept(parent.file("kept"), "");
   EXPECT_EQ(said(kept, kept.path() + "/scenario.yaml"),
             kept.path() + "/scenario.yaml:3:7: error: bad\n  fix: mend it");
+}
+
+TEST(WorkFolder, SaysWhereItCannotBeMade) {
+  const std::string before = environment_variable("TMPDIR");
+  setenv("TMPDIR", "/nowhere", 1);
+  const WorkFolder folder("", "lockstep-test-");
+  if (before.empty())
+    unsetenv("TMPDIR");
+  else
+    setenv("TMPDIR", before.c_str(), 1);
+  EXPECT_FALSE(folder.usable());
+  EXPECT_TRUE(folder.path().starts_with("/nowhere/lockstep-test-")) << folder.path();
 }
 
 TEST(WriteFile, WritesToADeviceInPlace) {

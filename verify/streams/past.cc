@@ -122,12 +122,13 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   while (end < calls.size() && same(end) && !begins_step(calls, end)) ++end;
   const std::uint32_t length = end - first;
   const bool may_go_on = end == calls.size();
-  std::uint32_t runs = 0, alike = 0;
+  std::uint32_t runs = 0, alike = 0, longest = 0;
   bool any_in_like_place = false;
   // A run of `earlier` calls that ends before call `stop`.
   const auto count = [&](std::uint32_t earlier, std::uint32_t stop) {
     if (earlier == 0) return;
     ++runs;
+    longest = std::max(longest, earlier);
     if (earlier == length || (may_go_on && earlier > length)) ++alike;
     const std::uint32_t then = stop - earlier;
     const bool after_same = then > 0 && first > 0 && !begins_step(calls, first) &&
@@ -147,9 +148,11 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   }
   if (begins_step(calls, first)) count(earlier, first);
   // A single one that follows calls of its kind may be of a round with an order of its own: DDP
-  // arranges its buckets after the first step.
-  if (alike == 0)
-    return runs >= needed && (runs > 1 || any_in_like_place) ? Usual::no : Usual::unknown;
+  // arranges its buckets after the first step. That a call came alone once shows nothing.
+  if (alike == 0) {
+    const bool one_shows_it = needed <= runs && any_in_like_place && longest > 1;
+    return runs > 1 || one_shows_it ? Usual::no : Usual::unknown;
+  }
   // If runs differ in length (tokens of a text), a single one of the same length is a coincidence.
   return alike > 1 || alike == runs ? Usual::yes : Usual::unknown;
 }

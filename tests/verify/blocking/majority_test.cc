@@ -356,17 +356,53 @@ TEST(Majority, IsNotBlamedByTheOrderOfAFirstStepOfItsOwn) {
               HasSubstr("missing-collective error proven culprits=0,2 group=world seq=7 step=2"));
 }
 
-// The same where two buckets of one size follow each other: how long a row of them was in the first
-// step says nothing, unless it stood in a like place.
+// The same where buckets of one size follow each other: how long a row of them was in the first
+// step says nothing, unless it stood in a like place. One bucket is no row.
 TEST(Majority, IsNotBlamedByARowOfAFirstStepOfItsOwn) {
-  const std::string rebuilt = "broadcast n=2 root=0; all_reduce n=4; ";
-  const auto of = [&](const std::string& first_step) {
-    const std::string past = first_step + "all_reduce n=4; all_reduce n=1; " + rebuilt;
-    const std::string row_of_two = past + "all_reduce n=4 open; hung";
-    return judgement_of({past + "all_reduce n=1 open; hung", row_of_two, row_of_two});
+  const auto of = [&](const std::string& first_step, int row) {
+    const std::string buckets = repeated("all_reduce n=4; ", row);
+    const std::string past =
+        first_step + buckets + "all_reduce n=1; broadcast n=2 root=0; " + buckets;
+    const std::string one_more = past + "all_reduce n=4 open; hung";
+    return judgement_of({past + "all_reduce n=1 open; hung", one_more, one_more});
   };
-  EXPECT_THAT(of("all_reduce n=5; "), HasSubstr("missing-collective error proven culprits=0 "));
-  EXPECT_THAT(of(""), Not(HasSubstr("culprits=0 ")));
+  for (const int row : {1, 2}) {
+    EXPECT_THAT(of("all_reduce n=5; ", row),
+                HasSubstr("missing-collective error proven culprits=0 "));
+  }
+  EXPECT_THAT(of("", 1), HasSubstr("missing-collective error proven culprits=0 "));
+  EXPECT_THAT(of("", 2), Not(HasSubstr("culprits=0 ")));
+}
+
+// In a first round, that one call once followed another shows little: there may be more of the same
+// to come.
+TEST(Majority, IsNotBlamedByWhatCameOnceInAFirstRound) {
+  const auto judgement = [](int ranks, const std::string& done, const std::string& of_most,
+                            const std::string& of_last) {
+    const auto calls = [](const std::string& order, const char* state) {
+      std::string out;
+      for (const char c : order)
+        out += fmt::format("all_reduce g={} n=8 async{}; ", c == 't' ? "text" : "image", state);
+      return out;
+    };
+    const std::string members = ranks == 2 ? "0,1" : "0,1,2,3";
+    const std::string head = fmt::format(
+        "backend nccl; group image {0}; group text {0}; broadcast n=9 async; ", members);
+    std::vector<std::string> out;
+    for (int r = 0; r < ranks; ++r) {
+      out.push_back(head + calls(done, "") + calls(r + 1 == ranks ? of_last : of_most, " open") +
+                    "hung");
+    }
+    return judgement_of(out);
+  };
+  // Rank 3 left out the first call of the second step; an image came once after a text.
+  EXPECT_THAT(judgement(4, "tit", "tit", "it"),
+              HasSubstr("cross-group-deadlock error observed culprits=3 "));
+  // The look-alike: two whole steps show that an image comes here, so most left it out.
+  EXPECT_THAT(judgement(4, "tittitt", "t", "it"),
+              HasSubstr("cross-group-deadlock error observed culprits=0-2 "));
+  // Of two ranks that made neither call in such a place before, nothing shows which one is wrong.
+  EXPECT_THAT(judgement(2, "ti", "t", "i"), HasSubstr("cross-group-deadlock error observed group"));
 }
 
 // DDP broadcasts the new order of its buckets before the second step, and one rank of many issues

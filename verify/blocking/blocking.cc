@@ -293,7 +293,8 @@ bool shows_earlier(const Context& context, const WaitCause& wait, const OddProgr
 // these.
 bool wait_alone(const Context& context, const WaitCause& wait, const OddProgram& odd,
                 const Cause& cause) {
-  if (cause.finding.rule != RuleId::host_stall || !is_snapshot(context.run) || !odd.is_certain ||
+  if (cause.finding.rule != RuleId::host_stall ||
+      !(is_snapshot(context.run) || issued_alone(context)) || !odd.is_certain ||
       odd.kind != OddProgram::Kind::extra) {
     return false;
   }
@@ -337,7 +338,7 @@ void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause
   if (right && !shows_earlier(context, wait, *odd, cause)) return;
   if (!odd->by_numbers && !some && !alone) return;
   // An explanation that names all ranks that diverge from them knows why most ranks are wrong.
-  if (!message && named == context.ranks(odd->others)) return;
+  if (!message && !alone && named == context.ranks(odd->others)) return;
   // Ranks that stopped outside of any call did not do so because of another one's calls.
   const bool stopped = !wait.cycle && wait.stalled == SIZE_MAX &&
                        context.where.positions[wait.roots[0]].state != State::finished &&

@@ -143,9 +143,14 @@ namespace {
 bool is_one_less_in_a_round(const Context& context, std::uint32_t rank, const trace::Call& side) {
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   std::vector<std::size_t> messages(1, 0);  // by round
+  bool any = false;                         // calls in the last of these
   for (const trace::Call& call : calls) {
-    if (is_same_of_program(context.agreement, call, side)) ++messages.back();
-    if (is_same_of_program(context.agreement, call, calls.back())) messages.push_back(0);
+    if (!is_same_of_program(context.agreement, call, calls.back())) {
+      any = true;
+      if (is_same_of_program(context.agreement, call, side)) ++messages.back();
+    } else if (std::exchange(any, false)) {
+      messages.push_back(0);
+    }
   }
   messages.pop_back();
   if (messages.size() < 2) return false;

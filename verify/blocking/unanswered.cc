@@ -112,10 +112,17 @@ std::optional<std::uint32_t> left_out_by_its_past(const Context& context, std::u
   const auto like = [&](std::uint32_t c) {
     return is_same_of_program(context.agreement, calls[c], call);
   };
+  // Whoever leaves a call out goes on with what comes after it.
+  const auto came_after_it = [&](std::uint32_t c) {
+    for (std::uint32_t i = 1; i < c; ++i)
+      if (like(i - 1) && is_same_of_program(context.agreement, calls[i], calls[c])) return true;
+    return false;
+  };
   const auto end = static_cast<std::uint32_t>(calls.size());
   for (std::uint32_t c = end; c > 0 && end - c < kLate && !like(c - 1); --c) {
     const std::vector<std::uint32_t> usual = usual_calls(context.run, context.agreement, {rank, c});
-    if (usual.size() == 1 && like(usual[0]) && (c == end || !like(c))) return c;
+    if (usual.size() == 1 && like(usual[0]) && (c == end || (!like(c) && came_after_it(c))))
+      return c;
   }
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
 // NCCL's jobs that hung, of which only the issue of calls was recorded: in which call a rank stands
 // is not known, so that mostly nothing shows who is late. Unless the calls themselves tell.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,58 @@ TEST(IssuedAlone, AMessageThatBothSidesLeaveOutIsNoFault) {
   EXPECT_THAT(judge(ranks), Not(HasSubstr("culprits=2")));
 }
 
+// The same where a round ends with several calls that are alike.
+TEST(IssuedAlone, AMessageLeftOutOfARoundThatEndsWithARowOfCalls) {
+  const auto stage = [](int rank, bool skips) {
+    Stage out(rank);
+    for (int round = 0; round < 3; ++round) {
+      out.message(true);
+      if (!skips || round != 1) out.message(false);
+      out.message(false).reduce().reduce();
+    }
+    return out.hung();
+  };
+  const auto ranks = [&](std::vector<int> skipping) {
+    std::vector<std::string> out;
+    for (int r = 0; r < 4; ++r)
+      out.push_back(stage(r, std::find(skipping.begin(), skipping.end(), r) != skipping.end()));
+    return judge(out);
+  };
+  EXPECT_THAT(ranks({2}), StartsWith("p2p-unmatched error observed culprits=2"));
+  // The look-alike: neither side posts it.
+  EXPECT_EQ(ranks({0, 2}), "verdict inconclusive");
+}
+
+// Three stages of two replicas, with two micro-batches. Of a first round, that a stage forwards and
+// receives in turn does not show that it was to go on so.
+TEST(IssuedAlone, AStageThatStopsAfterARoundLeftNoMessageOut) {
+  const auto rank = [](int r, const std::string& calls) {
+    const int replica = r % 2, stage = r / 2;
+    std::string out =
+        fmt::format("backend nccl; group dp{0} {1},{2}; group pp{3} {3},{4},{5}; ", stage,
+                    2 * stage, 2 * stage + 1, replica, replica + 2, replica + 4);
+    for (const char c : calls) {
+      if (c == '+') {
+        out += fmt::format("all_reduce g=dp{} n=8 async open; ", stage);
+        continue;
+      }
+      const bool next = c == '>' || c == 'n';  // sent to the next stage, or received from it
+      out += fmt::format("{} peer={} n=4 g=pp{} async open; ",
+                         c == '>' || c == 'p' ? "send" : "recv", next ? r + 2 : r - 2, replica);
+    }
+    return out + "hung";
+  };
+  const std::string first = ">>nn+", middle = "<><>npnp+", last = "<<pp+";
+  const auto job = [&](const std::string& of_one) {
+    return judge({rank(0, first + first), rank(1, of_one), rank(2, middle), rank(3, middle),
+                  rank(4, last + last), rank(5, last + last)});
+  };
+  // Rank 1 left out a receive of the first round.
+  EXPECT_THAT(job(">>n+" + first), StartsWith("p2p-unmatched error observed culprits=1 group=pp1"));
+  // The look-alike: nothing was left out, and nothing shows where the middle stages stand.
+  EXPECT_EQ(job(first + first), "verdict inconclusive");
+}
+
 // Most of its kind went on to another call after the last one that all made.
 TEST(IssuedAlone, ARankThatStandsInACallOfItsOwnMadeItAlone) {
   const auto layers = [](int rank, const std::string& more) {
@@ -128,6 +181,21 @@ TEST(IssuedAlone, RanksThatIssuedACallAreNotSaidToLackIt) {
   }
   EXPECT_THAT(judge(ranks), StartsWith("cross-group-deadlock error observed culprits=1 "));
   EXPECT_EQ(judge(usual), "verdict inconclusive");
+}
+
+// The two ranks pair with each other's calls up to the last one of the rank that made one more.
+TEST(IssuedAlone, ACallMadeTwiceByOneOfTwoRanks) {
+  const auto rank = [](const std::string& calls) {
+    std::string out = "backend nccl; group dp 0,1; broadcast n=9 async open; ";
+    for (const char c : calls)
+      out += c == 'g' ? "all_reduce g=dp n=8 async open; " : "all_reduce n=1 async open; ";
+    return out + "hung";
+  };
+  EXPECT_THAT(judge({rank("ggnggnggnggn"), rank("ggnggnnggnggn")}),
+              StartsWith("extra-collective error observed culprits=1 group=world seq=3"));
+  // The look-alike: rank 0 made a round less.
+  EXPECT_THAT(judge({rank("ggnggnggn"), rank("ggnggnggnggn")}),
+              StartsWith("host-stall error observed culprits=0"));
 }
 
 }  // namespace

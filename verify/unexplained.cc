@@ -22,12 +22,13 @@ namespace {
 
 // Why ranks hang that issued every call over NCCL, where the order of the calls alone may tell: the
 // kernels of a device may keep each other from running. Nothing where all ranks issued their
-// collectives in one order. One replay, O(events).
-std::optional<Finding> deadlock_of_serial_devices(const Context& context) {
+// collectives, and with `receives` these too, in one order. One replay, O(events).
+std::optional<Finding> deadlock_of_serial_devices(const Context& context, bool receives) {
   ReplayOptions options;
   options.semantics = context.semantics;
   options.follow_record = false;
   options.serial = true;
+  options.serial_receives = receives;
   const ReplayResult where = replay(context.run, context.groups, context.agreement, options);
   const Context serial{context.run, context.groups,   where, context.modalities, context.agreement,
                        false,       context.semantics};
@@ -57,7 +58,13 @@ std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& q
   if (hung.empty()) return std::nullopt;
   if (context.semantics == CallSemantics::nccl &&
       !records_completion(context.run, context.semantics)) {
-    if (auto deadlock = deadlock_of_serial_devices(context)) return deadlock;
+    if (auto deadlock = deadlock_of_serial_devices(context, /*receives=*/false)) return deadlock;
+    const bool all_issued =
+        std::all_of(context.where.wait_points.begin(), context.where.wait_points.end(),
+                    [](const WaitPoint& point) { return point.missing.empty(); });
+    if (all_issued) {
+      if (auto deadlock = deadlock_of_serial_devices(context, /*receives=*/true)) return deadlock;
+    }
     questions.undecided.push_back(
         fmt::format("{} hung, every call was issued by all its {}members, and completions were not "
                     "recorded: a device, the network, or the hosts themselves may be stuck",

@@ -136,7 +136,8 @@ void Advance::advance(std::uint32_t r, Ready& ready) {
 }
 
 bool Advance::blocks_at_issue(std::uint32_t r, std::uint32_t c) const {
-  return options_.serial ? !is_message(r, c) : !call(r, c).has(trace::kAsync);
+  if (!options_.serial) return !call(r, c).has(trace::kAsync);
+  return !is_message(r, c) || (options_.serial_receives && signature(r, c).op == trace::Op::recv);
 }
 
 // Whether the rank has passed all calls that it has to wait for now.

@@ -104,6 +104,7 @@ struct ReplayOptions {
   // A device has room for one kernel: a rank waits in each collective before it goes on to the
   // next. Messages and waits block nobody. With `follow_record` false.
   bool serial = false;
+  bool serial_receives = false;  // with `serial`: a rank waits in its receives as well
 };
 
 struct ReplayResult {

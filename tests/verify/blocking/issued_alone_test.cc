@@ -183,6 +183,25 @@ TEST(IssuedAlone, RanksThatIssuedACallAreNotSaidToLackIt) {
   EXPECT_EQ(judge(usual), "verdict inconclusive");
 }
 
+// Rank 0 issued the norm of its second step after the messages of the third, for which rank 1 posts
+// its side after the norm.
+TEST(IssuedAlone, ANormAfterTheMessagesOfTheNextStep) {
+  const auto rank = [](int r, const std::string& calls) {
+    std::string out = "backend nccl; group pp 0,1; ";
+    for (const char c : calls) {
+      out += c == 'n' ? "all_reduce n=1 async open; "
+                      : fmt::format("{} peer={} n=4 g=pp async open; ",
+                                    (c == '>') == (r == 0) ? "send" : "recv", 1 - r);
+    }
+    return out + "hung";
+  };
+  EXPECT_THAT(judge({rank(0, "><n><n><n><><nn"), rank(1, "><n><n><n><n><n")}),
+              StartsWith("missing-collective error observed culprits=0 group=world seq=3"));
+  // The look-alike: in this order, nothing keeps the calls from running.
+  EXPECT_EQ(judge({rank(0, "><n><n><n><n><n"), rank(1, "><n><n><n><n><n")}),
+            "verdict inconclusive");
+}
+
 // The two ranks pair with each other's calls up to the last one of the rank that made one more.
 TEST(IssuedAlone, ACallMadeTwiceByOneOfTwoRanks) {
   const auto rank = [](const std::string& calls) {

@@ -250,11 +250,12 @@ void find_causes(const Context& context, OpenQuestions& questions, Causes& cause
   std::vector<ExchangedNames> exchanged = check_names(context);
   std::erase_if(exchanged,
                 [&](ExchangedNames& names) { return causes.add_exchanged_names(names); });
+  const bool snapshot = is_snapshot(context.run);
+  const std::string late = snapshot ? may_be_late(context) : "";
   // Gloo's calls run on the hosts, not on devices.
-  const bool devices = is_snapshot(context.run) && context.semantics != CallSemantics::gloo &&
-                       may_be_late(context).empty();
+  const bool devices = snapshot && context.semantics != CallSemantics::gloo && late.empty();
   if (devices && causes.empty() && add_device_stall(context, questions, causes)) return;
-  add_wait_causes(context, questions, causes);
+  add_wait_causes(context, late, questions, causes);
   causes.add_deaths();
   causes.add_exceptions();
   std::vector<Cause> orders = check_creation_order(context);

@@ -140,9 +140,9 @@ bool is_cycle_of_issued(const Context& context, const WaitCause& wait) {
 
 }  // namespace
 
-void add_wait_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
+void add_wait_causes(const Context& context, const std::string& late, OpenQuestions& questions,
+                     Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
-  const std::string late = snapshot ? may_be_late(context) : "";
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
     // While the job runs, a wait that may still end is not a finding. Where all traces just end, it

@@ -192,6 +192,23 @@ TEST(LateRanks, DoNotExcuseCyclesAndMismatches) {
   expect("p2p-size", {{{"send 0->1", 20}}, {{"recv 1<-0", 20, {}, "0", 9}}});
 }
 
+// Nor does it end where a rank went past the call in which others wait, and waits for them now.
+TEST(LateRanks, DoNotExcuseACallThatWasPassedBy) {
+  const auto ranks = [](bool passes) {
+    const DumpCall reduce = {"all_reduce", 9, 10}, late = {"all_reduce", 20};
+    const DumpCall send = {"send 1->2", 11, 12}, recv = {"recv 2<-1", 11, 12};
+    std::vector<Calls> out = {{reduce, reduce, late},
+                              {reduce, send, reduce, send},
+                              {reduce, recv, reduce, recv, late, {"recv 2<-1", 20}}};
+    if (passes) out[1].push_back({"send 1->2", 20});
+    return out;
+  };
+  EXPECT_THAT(said_of(ranks(true), 20), StartsWith("missing-collective error observed culprits=1"));
+  EXPECT_EQ(said_of(ranks(true), 20), said_of(ranks(true), 620));
+  // The look-alike: it may still come to the call.
+  EXPECT_EQ(said_of(ranks(false), 20), kInconclusive);
+}
+
 // Each rank waits for a call that the other one may still issue.
 TEST(LateRanks, MayBeTwoThatAwaitEachOther) {
   const std::vector<Calls> ranks = {{{"all_reduce", 20, {}, "0"}}, {{"all_reduce", 20, {}, "1"}}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -22,15 +24,17 @@ namespace {
 // on each node.
 struct GroupKind {
   std::size_t members = 0;
-  trace::StringId description;
+  std::string_view role;  // role_of()
 
   auto operator<=>(const GroupKind&) const = default;
 };
 
 // The kind of a group as the rank declared it; nothing where it did not.
-std::optional<GroupKind> kind_of(const trace::RankTrace& trace, trace::GroupId group) {
+std::optional<GroupKind> kind_of(const trace::Tables& tables, const trace::RankTrace& trace,
+                                 trace::GroupId group) {
   const trace::RankTrace::Membership* const own = trace::membership(trace, group);
-  return own == nullptr ? std::nullopt : std::optional(GroupKind{own->ranks.size(), own->desc});
+  return own == nullptr ? std::nullopt
+                        : std::optional(GroupKind{own->ranks.size(), role_of(tables, *own)});
 }
 
 // A call of one or several sister groups in which all members but a few wait, while these few are
@@ -76,7 +80,7 @@ std::vector<Candidate> candidates_in(const Context& context,
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef ref = waiting_call(context, point.waiting[0]);
     const trace::Call& call = context.call(ref);
-    const auto kind = kind_of(context.run.ranks[ref.rank], call.group);
+    const auto kind = kind_of(context.run.tables, context.run.ranks[ref.rank], call.group);
     if (!kind) continue;
     const auto [entry, is_new] =
         known.try_emplace({*at, call.signature, call.what, *kind}, out.size());
@@ -157,7 +161,8 @@ class Judge {
         context_.groups[context_.where.wait_points[candidate_.at].group].group;
     const auto& groups = context_.run.ranks[rank].groups;
     return std::any_of(groups.begin(), groups.end(), [&](const trace::RankTrace::Membership& m) {
-      return m.group != here && GroupKind{m.ranks.size(), m.desc} == candidate_.kind;
+      return m.group != here &&
+             GroupKind{m.ranks.size(), role_of(context_.run.tables, m)} == candidate_.kind;
     });
   }
 
@@ -180,13 +185,14 @@ class Judge {
         }
         (out.current ? out.last : out.current) = count;
         count = 0;
-      } else if (like(call, candidate_.call) && kind_of(trace, call.group) == candidate_.kind) {
+      } else if (like(call, candidate_.call) &&
+                 kind_of(context_.run.tables, trace, call.group) == candidate_.kind) {
         ++count;
       }
     }
     // At the start of the trace: a round begins here only if nothing was dropped before.
-    const bool whole = trace.dropped == 0 && trace.first_seq.empty();
-    if (whole) (out.last ? out.before_last : out.current ? out.last : out.current) = count;
+    if (is_known_from_its_start(trace))
+      (out.last ? out.before_last : out.current ? out.last : out.current) = count;
     return out;
   }
 

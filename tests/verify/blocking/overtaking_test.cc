@@ -211,6 +211,27 @@ TEST(Overtaking, ThoseWhoCameFromElsewhereShowWhatIsUsual) {
   EXPECT_THAT(judge(programs({1, 3})), HasSubstr("error observed culprits=1,3 group=world"));
 }
 
+// The descriptions of sister groups differ in their number. The first and the last stage of a
+// pipeline reduce the embedding that they share, before the norm.
+TEST(Overtaking, NumberedGroupsOfOneRoleAreSisters) {
+  const auto judgement = [](const std::string& role, const std::string& other) {
+    const auto rank = [&](int r, const std::string& calls) {
+      const std::string group =
+          r % 2 == 0 ? "group e0 0,2 " + role + "_0; " : "group e1 1,3 " + other + "_1; ";
+      const std::string message = r < 2 ? "send n=4 async peer=" : "recv n=4 async peer=";
+      return "backend nccl; " + group + "broadcast n=9 async; " + message +
+             std::to_string((r + 2) % 4) + "; " + calls + "hung";
+    };
+    const std::string norm = "all_reduce n=1 async open; ";
+    return judge({rank(0, "all_reduce g=e0 n=8 async; " + norm),
+                  rank(1, "all_reduce g=e1 n=8 async open; "),
+                  rank(2, "all_reduce g=e0 n=8 async; " + norm), rank(3, norm)});
+  };
+  EXPECT_THAT(judgement("embedding", "embedding"), HasSubstr("error observed culprits=3 "));
+  // The look-alike: groups of two roles show nothing of each other.
+  EXPECT_THAT(judgement("embedding", "tensor"), Not(HasSubstr("culprits=3 ")));
+}
+
 TEST(Overtaking, OtherGroupsThatDoNotAgreeTellNothing) {
   // Of six groups the last one hangs; the ranks of two made no part before.
   const Halves pairs{6, 2};

@@ -164,8 +164,9 @@ TEST_F(FlightRecorder, PartsThatAreReferredToWithoutEndAreDamage) {
     std::uint32_t shared = 0;
     for (int i = 0; i < kEntries; ++i) {
       w.begin_dict().text("process_group").pair("0", "").text("collective_seq_id").integer(i + 1);
-      w.text("profiling_name").text("nccl:all_reduce").text("state").text("scheduled");
-      w.text(part);
+      // Not the same call twice in a row, which would be known by its parts.
+      w.text("profiling_name").text(i % 2 == 0 ? "nccl:all_reduce" : "nccl:broadcast");
+      w.text("state").text("scheduled").text(part);
       if (i == 0) {
         w.begin_list();
         for (int f = 0; f < kEntries; ++f) w.begin_dict().text("line").integer(f).end_dict();

@@ -1,7 +1,9 @@
 #include "runtime/job/scenario.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <fmt/core.h>
@@ -10,6 +12,7 @@
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
+#include "base/text.h"
 #include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
@@ -163,6 +166,21 @@ Result<Scenario> load_scenario(const std::string& path) {
   Error error = scenario.error();
   error.fix = "docs/scenarios.md lists the keys and what they take";
   return error;
+}
+
+Status check_named_files(const Scenario& scenario) {
+  std::vector<std::string> needed = scenario.data.manifest;
+  needed.insert(needed.end(),
+                {scenario.data.vocab, scenario.model.weights.image, scenario.model.weights.text});
+  for (const std::string& file : needed) {
+    const bool pattern = file.find('{') != std::string::npos;
+    std::error_code unknown;
+    if (file.empty() || pattern || std::filesystem::exists(file, unknown)) continue;
+    return Error{fmt::format("the scenario names {}, and there is no such file", printable(file)),
+                 {scenario.file},
+                 "paths are relative to the folder in which the job was started"};
+  }
+  return Status::ok();
 }
 
 std::vector<std::pair<std::string, std::string>> sharing_environment(int rank) {

@@ -303,6 +303,10 @@ Result<Scenario> load_scenario(const std::string& path);
 // The same from memory; `file` names it in errors.
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file);
 
+// Whether the files that it names are there: data, vocabulary, weights. Names with a pattern, such
+// as shards/train-{000..007}.tar, are left to the data set, which expands them and looks for each.
+Status check_named_files(const Scenario& scenario);
+
 // The JSON Schema of the format, as text.
 std::string_view scenario_schema();
 

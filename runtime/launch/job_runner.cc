@@ -300,6 +300,7 @@ Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
                  {scenario.file},
                  "`lockstep derive` says whether the job can hang, without running it"};
   }
+  if (const Status there = check_named_files(scenario); !there) return there.error();
   if (scenario.backend != Scenario::Backend::nccl || !gpus) return Status::ok();
   if (*gpus == 0) {
     return Error{

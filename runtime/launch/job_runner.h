@@ -68,8 +68,8 @@ using OnProgress = std::function<void(const JobProgress&, double elapsed_s)>;
 
 inline constexpr int kRanksOnOneMachine = 256;
 // `gpus`: the number of GPUs on this machine, if known. Errors: the job has more than
-// kRanksOnOneMachine ranks; it uses NCCL and there is no GPU, or too few for ranks that do not
-// share them.
+// kRanksOnOneMachine ranks; it names a file that is not there; it uses NCCL and there is no GPU, or
+// too few for ranks that do not share them.
 Status check_startable(const Scenario& scenario, std::optional<int> gpus);
 
 // Runs the job. Ends it when

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -152,26 +151,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
         "host's clock nor the GPU's says how long a rank computes and how long it waits for others",
         "backend: nccl, --device cpu, or \"balance: none\"");
   }
-  for (const auto& rule : scenario.data.modality) {
-    if (std::find(rule.has.begin(), rule.has.end(), Modality::text) == rule.has.end()) {
-      return refuse("every batch needs text: the text loss is the only one that needs no pair",
-                    "has: [text] or has: [image, text]");
-    }
-  }
-  std::vector<std::string> needed = scenario.data.manifest;
-  for (const std::string& file :
-       {scenario.data.vocab, scenario.model.weights.image, scenario.model.weights.text}) {
-    if (!file.empty()) needed.push_back(file);
-  }
-  for (const std::string& file : needed) {
-    // "shards/train-{000..007}.tar": the data set expands it and checks each.
-    const bool pattern = file.find('{') != std::string::npos;
-    if (!pattern && !std::filesystem::exists(file)) {
-      return refuse(c10::str("the scenario names ", printable(file), ", and there is no such file"),
-                    "paths are relative to the folder in which the job was started");
-    }
-  }
-  return Status::ok();
+  return check_named_files(scenario);
 }
 
 namespace {

@@ -44,7 +44,7 @@ struct WorkerOptions {
 };
 
 // What cannot be run, said before anything starts: another number of ranks than the scenario's,
-// batches without text, files that are not there, what a GPU does not do.
+// files that are not there, what a GPU does not do.
 Status check_runnable(const Scenario& scenario, const WorkerOptions& options);
 
 // Runs the rank to its end and returns its exit status. Does not return where the watchdog ends the

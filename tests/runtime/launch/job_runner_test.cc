@@ -259,6 +259,22 @@ TEST(CheckStartable, NcclNeedsGpusAndOneForEachRankUnlessTheyShare) {
   EXPECT_FALSE(check_startable(scenario, 0));
 }
 
+TEST(CheckStartable, TheFilesThatItNamesAreThere) {
+  const TempDir folder;
+  Scenario scenario;
+  scenario.file = "job.yaml";
+  scenario.data.manifest = {folder.path()};
+  EXPECT_TRUE(check_startable(scenario, 0));
+  // The data set expands it, and looks for each.
+  scenario.data.manifest.push_back(folder.path() + "/train-{000..007}.tar");
+  EXPECT_TRUE(check_startable(scenario, 0));
+  scenario.model.weights.text = folder.path() + "/nowhere.safetensors";
+  const Status none = check_startable(scenario, 0);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().location.str(), "job.yaml");
+  EXPECT_THAT(none.error().message, HasSubstr("nowhere.safetensors, and there is no such file"));
+}
+
 TEST_F(JobRunner, ProgressCountsWhatEveryRankHasFinished) {
   JobProgress last;
   const auto outcome = run("long computation", 60, [&](const JobProgress& progress, double) {

@@ -144,10 +144,6 @@ TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   no_weights.model.weights.text = "nowhere/model.safetensors";
   EXPECT_THAT(check_runnable(no_weights, options).error().message, HasSubstr("no such file"));
 
-  Scenario image_only = s;
-  image_only.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::image}}};
-  EXPECT_THAT(check_runnable(image_only, options).error().message, HasSubstr("needs text"));
-
   Scenario pipeline = s;
   pipeline.strategy.kind = Scenario::Strategy::Kind::pipeline;
   WorkerOptions on_gpu = options;

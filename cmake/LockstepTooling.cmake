@@ -54,8 +54,8 @@ if(LOCKSTEP_SANITIZE)
   if(LOCKSTEP_SANITIZE STREQUAL "address")
     # AddressSanitizer stops at these as well, and without them half of the compilation is saved:
     # a null pointer used, an object outgrown or left by arithmetic. Wrong casts of classes would need
-    # a hierarchy. Where bytes of files are read as types, lockstep_library(RAW_BYTES) looks at both
-    # again: alignment, and pointers that overflow.
+    # a hierarchy. lockstep_library() looks at pointers that overflow where bytes of files are read
+    # (RAW_BYTES), at alignment where types are laid over them (TYPED_BYTES).
     add_compile_options(-fno-sanitize=null,object-size,vptr,alignment,pointer-overflow)
   endif()
   add_link_options(-fsanitize=${_lockstep_sanitizers})

@@ -143,6 +143,12 @@ std::string short_size(std::string_view size) {
 
 std::string fitted(const LaneCell& cell, const std::string& line, std::size_t width) {
   if (columns_of(line) > width && line == cell.fields[kSize]) return short_size(line);
+  const bool is_name = line == cell.fields[kOp] && line.find(' ') == kNpos;
+  if (is_name && columns_of(line) > width) {
+    std::string cut = shorten_end(line, width);
+    std::erase(cut, ' ');  // before the mark: "reduce_scatter_.."
+    return cut;
+  }
   return shorten_middle(line, width);
 }
 

@@ -43,7 +43,8 @@ bool stands_out(const LaneTable& table, const LaneRow& row, std::size_t column);
 // never cut.
 std::string short_size(std::string_view size);
 
-// A line of a cell in that many columns.
+// A line of a cell in that many columns. An operation's name keeps its beginning, which says most:
+// reduce_scatter_tensor would look like a reduce.
 std::string fitted(const LaneCell& cell, const std::string& line, std::size_t width);
 
 // "waits", "never called" …; empty if there is nothing to say.

@@ -196,6 +196,21 @@ TEST(Lanes, ThousandsOfRanksAndLongNamesStayWithinTheWidth) {
   EXPECT_LE(std::count(picture.begin(), picture.end(), '\n'), 40);
 }
 
+// In the middle is what tells such operations apart.
+TEST(Lanes, ALongOperationKeepsItsBeginning) {
+  std::string calls;
+  for (int id = 0; id < 4; ++id)
+    calls += issue_line(id, "world", "reduce_scatter_tensor", {{"in", {{8}}}}) + complete(id);
+  const std::string other =
+      calls + issue_line(4, "world", "all_gather_into_tensor", {{"in", {{8}}}}) + kHung;
+  const std::string usual =
+      calls + issue_line(4, "world", "reduce_scatter_tensor", {{"in", {{8}}}}) + kHung;
+  const std::string picture = lanes(difference_at(4, {1}), inline_run({usual, other, usual}));
+  EXPECT_LE(widest_line(picture), 80U);
+  EXPECT_NE(picture.find("reduce_scatt"), std::string::npos) << picture;
+  EXPECT_NE(picture.find("! all_gather_i"), std::string::npos) << picture;
+}
+
 // Calls of one kind from two lines of the program: only the line tells that they differ.
 TEST(Lanes, LocationsAreShownWhereNothingElseDiffers) {
   const auto from = [](int id, int line) {

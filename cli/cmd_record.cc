@@ -244,8 +244,18 @@ reports::ExitStatus record(const RecordCommand& command) {
   if (const Status outputs = reports::check_outputs(command.report); !outputs)
     return reports::fail(outputs.error());
   const std::string program = found_in_path(command.command[0]);
+  std::error_code none;
+  if (program.empty() && fs::is_regular_file(command.command[0], none)) {
+    return reports::fail({"this is a file, and no program that can be started",
+                          {command.command[0]},
+                          "write how the job is started: lockstep record -- torchrun "
+                          "--nproc-per-node 2 " +
+                              command.command[0]});
+  }
   if (program.empty())
-    return reports::fail({"no such program", {command.command[0]}, "see `lockstep record --help`"});
+    return reports::fail({"no such program",
+                          {command.command[0]},
+                          "check how it is written, and that its environment is active"});
   const std::string python = command.python.empty() ? python_of(program) : command.python;
   if (python.empty())
     return reports::fail({"this is neither Python nor a Python script",
@@ -277,7 +287,6 @@ reports::ExitStatus record(const RecordCommand& command) {
     }
   }
   // The recorder makes a rank's file with its first call.
-  std::error_code none;
   if (fs::is_empty(*folder, none)) {
     std::cerr << "lockstep: no rank made a collective call, so nothing was recorded\n";
     return job->exit_status() == 0 ? reports::ExitStatus::inconclusive

@@ -128,5 +128,14 @@ TEST_F(Inputs, AClosedPipeLosesNoFile) {
     EXPECT_GT(std::filesystem::file_size(folder_.file(file)), 100U) << file;
 }
 
+// A script alone starts nothing; a name that is neither a file nor a program is another mistake.
+TEST_F(Inputs, ARecordedCommandThatIsAScriptAlone) {
+  const Outcome alone = run_lockstep({"record", folder_.write("train.py", "import torch\n")});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("no program that can be started"));
+  EXPECT_THAT(alone.err, HasSubstr("lockstep record -- torchrun"));
+  EXPECT_THAT(run_lockstep({"record", "nosuchprogram"}).err, HasSubstr("no such program"));
+}
+
 }  // namespace
 }  // namespace lockstep::cli

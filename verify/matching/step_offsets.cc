@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "trace/formats/ring/ring_file.h"
 #include "trace/groups.h"
 #include "verify/matching/matching.h"
 #include "verify/streams/past.h"
@@ -107,7 +108,13 @@ class GroupSteps {
   CallRef call(std::size_t c, std::size_t i) const {
     return {stream(c).rank_index, stream(c).calls[i]};
   }
-  std::int32_t step(std::size_t c, std::size_t i) const { return context_.call(call(c, i)).step; }
+  // kNone also where PyTorch's Join calls for itself or for the peers: a rank that has no more
+  // batches does so in their steps, while its own label stays at its last.
+  std::int32_t step(std::size_t c, std::size_t i) const {
+    const trace::Call& asked = context_.call(call(c, i));
+    const bool in_join = context_.run.tables.str(asked.tag) == trace::ring::kJoinTag;
+    return in_join ? trace::kNone : asked.step;
+  }
 
  private:
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }

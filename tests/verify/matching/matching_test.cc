@@ -541,6 +541,21 @@ TEST(Matching, AStepLeftOutByOneRank) {
             "step-mismatch error observed culprits=1 group=world seq=1 step=1\nverdict findings");
 }
 
+// Rank 1 has fewer batches: under Join it calls for the others' steps, in its own last one.
+TEST(Matching, ARankThatMirrorsItsPeersUnderJoinIsInNoStep) {
+  const auto calls = [](const std::vector<std::pair<int, bool>>& steps) {
+    std::string out;
+    for (const auto& [step, joined] : steps)
+      for (int i = 0; i < 2; ++i)
+        out += fmt::format("all_reduce n=4{} step={}; ", joined ? " tag=join" : "", step);
+    return out + "clean";
+  };
+  const auto usual = calls({{0, false}, {1, false}, {2, false}, {3, false}});
+  EXPECT_EQ(judge({usual, calls({{0, false}, {1, false}, {1, true}, {1, true}})}), "verdict clean");
+  EXPECT_EQ(judge({usual, calls({{0, false}, {1, false}, {1, false}, {1, false}})}),
+            "step-mismatch warning observed culprits=1 group=world seq=4 step=1\nverdict findings");
+}
+
 // One call of step 1 left out, one too many issued in step 2: the calls between pair across steps.
 TEST(Matching, ACallLeftOutThatIsMadeUpForInTheNextStep) {
   const auto calls = [](const std::vector<int>& in_step) {

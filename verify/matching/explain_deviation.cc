@@ -1,11 +1,13 @@
 // From a deviation, the edit that makes a rank's stream agree again, to a finding: rule, message,
 // evidence and fix.
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "base/text.h"
 #include "verify/matching/deviation_words.h"
 #include "verify/matching/explain_modality.h"
 #include "verify/matching/matching.h"
@@ -35,15 +37,21 @@ RuleId rule_of_deviation(const Deviation& d) {
   return RuleId::op_mismatch;
 }
 
-// Whether the extra or missing calls repeat those right before them, in the same step and with the
-// same parameters. Then gradients are reduced once more, or once less, per step: the ranks run
-// different numbers of micro-batches and reduce after each one (no_sync is forgotten). Without
-// recorded steps or parameters, a repetition has many possible reasons.
-bool repeats_micro_batch(const Context& context, const Deviation& d) {
+// How extra or missing calls repeat those right before them, in the same step.
+enum class Repeats : std::uint8_t {
+  no,
+  by_line,  // from the same line: of the possible reasons, a micro-batch is one
+  // With the same parameters: gradients are reduced once more, or once less, per step. So the ranks
+  // run different numbers of micro-batches and reduce after each one (no_sync is forgotten).
+  by_name,
+};
+
+// Without recorded steps, or without parameters and lines, a repetition says nothing.
+Repeats repeats_micro_batch(const Context& context, const Deviation& d) {
   const bool extra = d.kind == Deviation::Kind::extra;
-  if (!extra && d.kind != Deviation::Kind::missing) return false;
+  if (!extra && d.kind != Deviation::Kind::missing) return Repeats::no;
   const CallRef first = extra ? d.got : d.expected;
-  if (first.call == kNoCall || d.step == trace::kNone) return false;
+  if (first.call == kNoCall || d.step == trace::kNone) return Repeats::no;
   const std::vector<trace::Call>& calls = context.run.ranks[first.rank].calls;
   const trace::GroupId group = calls[first.call].group;
   std::vector<const trace::Call*> stream;  // the group's collectives
@@ -53,17 +61,42 @@ bool repeats_micro_batch(const Context& context, const Deviation& d) {
     if (&call == &calls[first.call]) begin = stream.size();
     stream.push_back(&call);
   }
-  if (begin < d.count || begin + d.count > stream.size()) return false;
+  if (begin < d.count || begin + d.count > stream.size()) return Repeats::no;
   bool named = false;
+  bool one_line = true;
   for (std::size_t i = begin; i < begin + d.count; ++i) {
     const trace::Call& now = *stream[i];
     const trace::Call& before = *stream[i - d.count];
     if (now.signature != before.signature || now.what != before.what || now.step != d.step ||
         before.step != d.step)
-      return false;
+      return Repeats::no;
     named = named || now.what.value != 0;
+    one_line = one_line && now.at.value != 0 && now.at == before.at;
   }
-  return named;
+  if (named) return Repeats::by_name;
+  return one_line ? Repeats::by_line : Repeats::no;
+}
+
+// Whether calls from two lines of the program that now pair with each other were both made by both
+// ranks together before: then they are two calls, and not two branches that make one.
+bool are_two_calls(const Context& context, const Deviation& d) {
+  if (d.kind != Deviation::Kind::replaced || d.got.call == kNoCall || d.expected.call == kNoCall)
+    return false;
+  const trace::StringId one = context.call(d.expected).at;
+  const trace::StringId other = context.call(d.got).at;
+  if (one.value == 0 || other.value == 0 || one == other) return false;
+  const Stream* const a = stream_of(context.groups[d.group], d.expected.rank);
+  const Stream* const b = stream_of(context.groups[d.group], d.got.rank);
+  bool seen_one = false;
+  bool seen_other = false;
+  for (std::size_t i = 0; i < std::min(a->calls.size(), b->calls.size()); ++i) {
+    if (a->calls[i] >= d.expected.call || b->calls[i] >= d.got.call) break;
+    const trace::StringId at = context.run.ranks[a->rank_index].calls[a->calls[i]].at;
+    if (at != context.run.ranks[b->rank_index].calls[b->calls[i]].at) continue;
+    seen_one = seen_one || at == one;
+    seen_other = seen_other || at == other;
+  }
+  return seen_one && seen_other;
 }
 
 // Whether the smaller side deviates, or the larger one left out a branch: nothing shows which.
@@ -184,8 +217,20 @@ Finding explain_calls(const Context& context, const Deviation& d) {
         context.describe_location(d.got, context.call(d.got).seq));
     finding.fix += "; or synchronise in as many micro-batches on every rank";
   }
+  if (are_two_calls(context, d) && finding.rule != RuleId::op_mismatch) {
+    finding.why = fmt::format(
+        "They are two calls of the program ({} and {}), which these ranks made together before: "
+        "one was left out or made once more.{}",
+        printable(context.run.tables.str(context.call(d.expected).at)),
+        printable(context.run.tables.str(context.call(d.got).at)), repeat_sentence(d));
+    finding.fix =
+        "let all ranks make the same calls: as many rounds of each loop, the same branches";
+  }
   finding.what = names_carried(context, d);
-  if (repeats_micro_batch(context, d)) {
+  const Repeats repeats = repeats_micro_batch(context, d);
+  if (repeats == Repeats::by_line && !may_be_once_more(context, d))
+    finding.fix += "; or synchronise in as many micro-batches on every rank";
+  if (repeats == Repeats::by_name) {
     const bool more = d.kind == Deviation::Kind::extra;
     finding.message = fmt::format(
         "the accumulation counts differ: {} reduced its gradients {} in step {} than {}. {}",

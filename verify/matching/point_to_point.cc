@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
+#include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
 
@@ -138,6 +139,31 @@ void name_who_changed(const Context& context, const ReplayResult::PointToPointPa
       context.describe_ranks({changed}));
 }
 
+// Says where another message between the two ranks that does not fit would fit here, and this one
+// there: sent in one order, received in another. O(messages that do not fit).
+void tell_crossed(const Context& context, const ReplayResult::PointToPointPair& pair,
+                  Finding& finding) {
+  const auto fits = [&](std::uint32_t send, std::uint32_t receive) {
+    return !message_differs(
+        context.run.tables.signatures[context.call({pair.sender, send}).signature],
+        context.run.tables.signatures[context.call({pair.receiver, receive}).signature]);
+  };
+  const auto& all = context.where.size_mismatches;
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& with) {
+    return with.sender == pair.sender && with.receiver == pair.receiver &&
+           with.send_call != pair.send_call && fits(with.send_call, pair.recv_call) &&
+           fits(pair.send_call, with.recv_call);
+  });
+  if (other == all.end()) return;
+  finding.why = fmt::format(
+      "{} sends this and {} in one order, and {} receives them in the other. Messages between two "
+      "ranks are paired by their order.",
+      context.describe_ranks({pair.sender}),
+      context.describe_call({other->sender, other->send_call}),
+      context.describe_ranks({pair.receiver}));
+  finding.fix = "receive in the order of the sends (also in batch_isend_irecv)";
+}
+
 constexpr std::size_t kNearMissesShown = 16;  // one mistake in a program shows on many ranks
 
 std::string describe_tag(std::int32_t tag) {
@@ -206,6 +232,7 @@ std::vector<Cause> check_point_to_point(const Context& context) {
     out.push_back(explain_mismatch(context, pair));
     if (!odd) {
       name_who_changed(context, pair, out.back().finding);
+      tell_crossed(context, pair, out.back().finding);
       continue;
     }
     out.back().finding.culprits = context.ranks({*odd});

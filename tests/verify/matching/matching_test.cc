@@ -745,5 +745,57 @@ TEST(Matching, TheSideOfAMessageThatChangedItsSizeIsNamed) {
       HasSubstr("p2p-size error observed group="));
 }
 
+// Values and their lengths, which rank 1 receives in the other order.
+TEST(Matching, MessagesThatAreReceivedInAnotherOrder) {
+  const auto of = [](const std::string& received) {
+    const std::string sends = "send n=16 peer=1 async; send n=4 peer=1 async; ";
+    const Report report =
+        verify(program({"backend nccl; " + sends + "hung", "backend nccl; " + received + "hung"}));
+    return report.findings.at(0);
+  };
+  const Finding crossed = of("recv n=4 peer=0 async; recv n=16 peer=0 async; ");
+  EXPECT_EQ(crossed.rule, RuleId::p2p_size);
+  EXPECT_THAT(crossed.why, HasSubstr("receives them in the other"));
+  EXPECT_THAT(crossed.fix, HasSubstr("receive in the order of the sends"));
+  // The look-alike: one message of another size.
+  EXPECT_EQ(of("recv n=4 peer=0 async; recv n=4 peer=0 async; ").why, "");
+}
+
+// A validation of which rank 1 makes a round more, beside the training's next call.
+TEST(Matching, ASizeThatDiffersBetweenTwoCallsOfTheProgram) {
+  const std::string train = "all_reduce n=18 at=train.py:25; ";
+  const std::string validate = "all_reduce n=2 at=train.py:11; ";
+  const auto of = [&](const std::string& before) {
+    const auto rank = [&](const std::string& last) {
+      return before + last.substr(0, last.size() - 2) + " open; hung";
+    };
+    const Report report = verify(program({rank(train), rank(validate)}));
+    return report.findings.at(0);
+  };
+  const Finding two_calls = of(repeated(train, 3) + repeated(validate, 4));
+  EXPECT_EQ(two_calls.rule, RuleId::size_mismatch);
+  EXPECT_THAT(two_calls.why, HasSubstr("two calls of the program"));
+  EXPECT_THAT(two_calls.fix, HasSubstr("as many rounds of each loop"));
+  // Where they never made both together, the lines may be two branches of one call.
+  EXPECT_THAT(of("").fix, HasSubstr("pad to a common size"));
+}
+
+// Micro-batches that are reduced one by one, of which rank 1 has one more. No parameters are known.
+TEST(Matching, ACallMadeOnceMoreInAStepMayBeOfAMicroBatch) {
+  const auto of = [](const std::string& more_at) {
+    const auto rank = [&](const std::string& more) {
+      std::string out;
+      for (int step = 0; step < 4; ++step)
+        out += fmt::format("all_reduce n=9 at=a.py:7 step={0}; {1}barrier step={0}; ", step,
+                           step == 2 ? more : "");
+      return out + "clean";
+    };
+    const std::string more = "all_reduce n=9 step=2 at=" + more_at + "; ";
+    return verify(program({rank(""), rank(more), rank("")})).findings.at(0);
+  };
+  EXPECT_THAT(of("a.py:7").fix, HasSubstr("synchronise in as many micro-batches"));
+  EXPECT_THAT(of("a.py:9").fix, Not(HasSubstr("micro-batches")));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -60,10 +60,16 @@ std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
   return Onset{Pattern::lasting, first_differing};
 }
 
-// Counts how many values differ in the last step that has values of this phase.
+// Counts how many values differ in the last step in which one of those that differed first can be
+// compared: an optimizer's tensors are not recorded in all steps, and ranks may end in different
+// ones.
 void count_at_the_end(const trace::Run& run, const ValueTable& table, Divergence& out) {
-  for (const Series& series : table.series()) {
-    if (series.phase == out.phase) out.last_n = std::max(out.last_n, series.rows.back()->n);
+  for (const ValueRow* first : out.rows) {
+    const Series& series = *table.series(out.phase, first->name);
+    for (auto row = series.rows.rbegin(); row != series.rows.rend(); ++row) {
+      if ((*row)->n <= out.last_n) break;
+      if (agree(run, **row)) out.last_n = (*row)->n;
+    }
   }
   for (const ValueRow& row : table.rows(out.phase, out.last_n)) {
     if (const std::optional<bool> same = agree(run, row)) {

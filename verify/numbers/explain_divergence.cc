@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +135,82 @@ bool before_first_update(const ValueTable& table, const Divergence& d) {
   return later;
 }
 
+// Where two ranks hold the same gradients, each under the other's names: "0.weight on rank 0 is
+// 2.weight on rank 1". Such ranks reduced them in different orders. Nothing where some gradient
+// that differs is on another rank under no name at all, so that something else happened to it.
+// O(readings log readings).
+std::optional<std::string> describe_exchange(const Context& context, const Divergence& d) {
+  std::map<std::uint32_t, std::map<std::uint64_t, const trace::StateMark*>> held;  // by rank, hash
+  for (const ValueRow* row : d.rows) {
+    for (const Reading& r : row->readings) {
+      if (!r.mark->hash || r.mark->norm == 0.0) return std::nullopt;
+      held[r.rank].try_emplace(*r.mark->hash, r.mark);
+    }
+  }
+  const auto& [reference, gradients] = *held.begin();
+  // With fewer hashes than gradients, some are equal on a rank: a hash then names none.
+  if (gradients.size() != d.rows.size()) return std::nullopt;
+  std::string out;
+  for (const auto& [rank, others] : held) {
+    if (others.size() != gradients.size()) return std::nullopt;
+    for (const auto& [hash, mark] : gradients) {
+      const auto same = others.find(hash);
+      if (same == others.end()) return std::nullopt;
+      if (!out.empty() || same->second->name == mark->name) continue;
+      out = fmt::format(
+          "the gradient of {} on {} is that of {} on {}, to the last bit",
+          printable(context.run.tables.str(mark->name)), context.describe_ranks({reference}),
+          printable(context.run.tables.str(same->second->name)), context.describe_ranks({rank}));
+    }
+  }
+  return out;
+}
+
+// Where, in the step of a divergence, one rank has gradients of parameters that another one holds
+// and has none of: "rank 0 has gradients of 1.weight and 1.bias in that step, rank 1 has none of
+// them". Such ranks ran different parts of the model. Of the first two ranks that show it. O(rows
+// of the step · ranks).
+std::optional<std::string> describe_different_parts(const Context& context, const ValueTable& table,
+                                                    const Divergence& d) {
+  std::set<std::uint32_t> ranks;  // that got any gradient in this step
+  for (const ValueRow& row : table.rows(Phase::synced_grad, d.n)) {
+    for (const Reading& r : row.readings) ranks.insert(r.rank);
+  }
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<trace::StringId>> only_first;
+  for (const ValueRow& row : table.rows(Phase::synced_grad, d.n)) {
+    const Series* parameter = table.series(Phase::param, row.name);
+    if (row.readings.size() == ranks.size() || parameter == nullptr) continue;
+    const std::uint32_t has = row.readings.front().rank;
+    const auto lacks = std::find_if(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
+      return row.of(rank) == nullptr && parameter->rows.front()->of(rank) != nullptr;
+    });
+    if (lacks != ranks.end()) only_first[{has, *lacks}].push_back(row.name);
+  }
+  if (only_first.empty()) return std::nullopt;
+  const auto& [pair, names] = *only_first.begin();
+  return fmt::format("{} has gradients of {} in that step, and {} has none",
+                     context.describe_ranks({pair.first}), describe_names(context, names),
+                     context.describe_ranks({pair.second}));
+}
+
+// The ranks that already held the first of these optimizer values before the step in which it
+// differs, where others did not: a recorder looks before the first step, and finds what was loaded.
+Ranks ranks_that_loaded(const ValueTable& table, const Divergence& d) {
+  const ValueRow& row = *d.rows.front();
+  const ValueRow* before = row_before(*table.series(row.phase, row.name), row.n - 1);
+  Ranks out;
+  if (before == nullptr || before->n > 0) return out;
+  for (const Reading& r : row.readings)
+    if (before->of(r.rank) != nullptr) out.push_back(r.rank);
+  if (out.size() == row.readings.size()) out.clear();
+  return out;
+}
+
+std::string no_reduction(const Context& context, const ValueRow& row, const Ranks& ranks) {
+  return fmt::format("no reduction of {}'s gradient was called on {} before the update",
+                     printable(context.run.tables.str(row.name)), context.describe_ranks(ranks));
+}
+
 struct Judgement {
   RuleId rule{};
   Ranks culprits;
@@ -169,8 +246,7 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
   if (gap.empty()) return out;
   out.rule = RuleId::unsynchronised_step;
   if (gap.size() < row.readings.size()) out.culprits = gap;
-  out.why = fmt::format("no reduction of {}'s gradient was called on {} before the update",
-                        printable(context.run.tables.str(row.name)), context.describe_ranks(gap));
+  out.why = no_reduction(context, row, gap);
   return out;
 }
 
@@ -194,13 +270,45 @@ Judgement judge_divergence(const Context& context, const ValueTable& table, cons
   switch (d.phase) {
     case Phase::param:
       return judge_parameters(context, table, calls, d);
-    case Phase::optim:
-      return {RuleId::rank_local_decision, d.culprits, ""};
+    case Phase::optim: {
+      const Ranks loaded = ranks_that_loaded(table, d);
+      if (loaded.empty()) return {RuleId::rank_local_decision, d.culprits, ""};
+      return {RuleId::rank_local_decision, d.culprits,
+              fmt::format("only {} held them before the first step, as after loading a checkpoint",
+                          context.describe_ranks(loaded))};
+    }
     case Phase::buffer:
       return {RuleId::buffer_divergence, d.culprits, ""};
     default:
       return {RuleId::grad_divergence, d.culprits,
               "after the synchronisation every rank must hold the same gradient"};
+  }
+}
+
+// Reasons that the calls, or the gradients themselves, show.
+void explain_gradients(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                       const Divergence& d, Finding& f) {
+  const Ranks gap = ranks_without_sync(context.run, table, calls, *d.rows.front());
+  if (!gap.empty()) {
+    f.why = no_reduction(context, *d.rows.front(), gap);
+    f.fix =
+        "reduce gradients before optimizer.step(); under DDP, call model(x) instead of "
+        "model.module(x), and leave no_sync() before a step's last backward";
+  } else if (const auto call = unwaited_reduction(context.run, table, *d.rows.front())) {
+    f.why = fmt::format("{} did not wait for its asynchronous {} ({}) before the update",
+                        context.describe_ranks({call->rank}), context.describe_call(*call),
+                        context.describe_location(*call, context.call(*call).seq));
+    f.fix = "call wait() on the handle of every asynchronous collective before its result is used";
+  } else if (const auto exchange = describe_exchange(context, d)) {
+    f.why = *exchange + ": the ranks reduced them in different orders";
+    f.fix =
+        "reduce gradients in one order on all ranks, that of model.parameters(), and not in that "
+        "of a set or of backward";
+  } else if (const auto parts = describe_different_parts(context, table, d)) {
+    f.why = *parts + ": the ranks ran different parts of the model";
+    f.fix =
+        "let all ranks run the same parts of the model: decide from what all of them know, such as "
+        "an all-reduced number or a generator with one seed";
   }
 }
 
@@ -218,6 +326,9 @@ Cause explain_divergence(const Context& context, const ValueTable& table, const 
                           describe_sides(context.run, *d.rows.front()), describe_spread(d));
   f.why = std::move(judgement.why);
   f.evidence = evidence(context, d);
+  if (d.phase == Phase::optim && !f.why.empty())
+    f.fix = "load the optimizer's state on every rank, from one checkpoint";
+  if (d.phase == Phase::synced_grad) explain_gradients(context, table, calls, d, f);
   const bool kept_by_broadcast = d.phase == Phase::buffer && broadcast_again_and_again(context, d);
   if (kept_by_broadcast) f.why = "broadcasts overwrite them again and again";
   if (kept_by_broadcast || harmless(d)) {

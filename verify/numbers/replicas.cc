@@ -65,22 +65,33 @@ bool are_undeclared_replicas(const trace::Run& run) {
       first = std::min(first.value_or(mark.n), mark.n);
   }
   if (!first || exchange_parts(run)) return false;
-  struct Gradient {
-    std::uint64_t hash = 0;
-    std::size_t equal = 0;  // ranks that have this hash
-  };
-  std::map<std::uint32_t, Gradient> gradients;  // by name
+  using Gradients = std::map<std::uint32_t, std::uint64_t>;  // hashes by name
+  std::vector<Gradients> of_ranks;
+  std::set<std::uint32_t> names;
+  std::vector<std::set<std::uint64_t>> hashes;  // of each rank
   for (const trace::RankTrace& trace : run.ranks) {
     if (parameters_of(trace) != parameters) return false;
-    for (const auto& [name, hash] : last_gradients(trace, *first)) {
-      const auto [known, fresh] = gradients.try_emplace(name, Gradient{hash, 0});
-      known->second.equal += known->second.hash == hash ? 1U : 0U;
+    of_ranks.push_back(last_gradients(trace, *first));
+    hashes.emplace_back();
+    for (const auto& [name, hash] : of_ranks.back()) {
+      names.insert(name);
+      hashes.back().insert(hash);
     }
   }
-  const auto equal = static_cast<std::size_t>(
-      std::count_if(gradients.begin(), gradients.end(),
-                    [&](const auto& named) { return named.second.equal == run.ranks.size(); }));
-  return equal >= kMin && equal * 4 >= gradients.size() * 3;
+  const Gradients& reference = of_ranks.front();
+  const auto equal =
+      static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [&](std::uint32_t name) {
+        const auto known = reference.find(name);
+        if (known == reference.end()) return false;
+        for (std::size_t r = 1; r < of_ranks.size(); ++r) {
+          const auto here = of_ranks[r].find(name);
+          if (here == of_ranks[r].end() || !hashes[r].contains(known->second) ||
+              !hashes.front().contains(here->second))
+            return false;
+        }
+        return true;
+      }));
+  return equal >= kMin && equal * 4 >= names.size() * 3;
 }
 
 }  // namespace lockstep::verify

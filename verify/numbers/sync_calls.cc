@@ -125,6 +125,38 @@ std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const Value
   return out;
 }
 
+std::optional<CallRef> unwaited_reduction(const trace::Run& run, const ValueTable& table,
+                                          const ValueRow& row) {
+  const std::int64_t elements = elements_of(run, *row.readings.front().mark);
+  const ValueRow* before = row_before(*table.series(row.phase, row.name), row.n - 1);
+  for (const Reading& reading : row.readings) {
+    const trace::RankTrace& trace = run.ranks[reading.rank];
+    if (!trace.occurs.waits || elements <= 0) continue;
+    const trace::StateMark* const from = before == nullptr ? nullptr : before->of(reading.rank);
+    bool inside = from == nullptr;
+    std::set<std::uint32_t> open;  // in the order in which they were issued
+    bool any_waited = false;
+    for (const trace::Event& event : trace.events) {
+      if (event.kind == trace::EventKind::state) {
+        const trace::StateMark* const mark = &trace.states[event.index];
+        if (mark == reading.mark) break;
+        inside = inside || mark == from;
+      } else if (event.kind == trace::EventKind::issue && inside) {
+        const trace::Call& call = trace.calls[event.index];
+        const trace::Signature& signature = run.tables.signatures[call.signature];
+        if (call.has(trace::kAsync) && trace::is_reduction(signature.op) &&
+            signature.in_elements == elements)
+          open.insert(event.index);
+      } else if (event.kind == trace::EventKind::wait) {
+        any_waited = true;
+        open.erase(event.index);
+      }
+    }
+    if (any_waited && !open.empty()) return CallRef{reading.rank, *open.begin()};
+  }
+  return std::nullopt;
+}
+
 bool reduced_by_optimizer(const trace::Run& run, const std::vector<std::uint32_t>& ranks,
                           std::int64_t n, std::int64_t elements) {
   return std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {

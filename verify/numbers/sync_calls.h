@@ -48,6 +48,12 @@ class SyncCalls {
 std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const ValueTable& table,
                                               const SyncCalls& calls, const ValueRow& row);
 
+// A reduction of as many elements as the tensor of `row` has, issued asynchronously after the
+// previous row and not waited for before this one, on a rank that waited for others. Nothing where
+// there is none, or where waits are not recorded. O(events of the ranks).
+std::optional<CallRef> unwaited_reduction(const trace::Run& run, const ValueTable& table,
+                                          const ValueRow& row);
+
 // Whether each of these ranks (indices) reduced at least `elements` values inside of the optimizer
 // of step n, that is after its learning rate was recorded: the gradients that the optimizer got are
 // then a rank's own. O(events of the ranks).

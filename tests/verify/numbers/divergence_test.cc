@@ -227,6 +227,61 @@ TEST(UndeclaredReplicas, AreKnownByTheirEqualGradients) {
             "rank-local-decision error proven culprits=3 step=2\nverdict findings");
 }
 
+// The hash that each rank holds of each gradient; "": it has none.
+trace::Run with_gradients(const std::vector<std::vector<std::string>>& hashes) {
+  std::vector<std::string> texts;
+  const int world = static_cast<int>(hashes.size());
+  for (int r = 0; r < world; ++r) {
+    std::string out = header_line(r, world);
+    for (std::size_t i = 0; i < hashes[r].size(); ++i) {
+      const std::string name = fmt::format("{}.weight", i);
+      out += json_line(
+          {{"ev", "state"}, {"n", 0}, {"name", name}, {"kind", "param"}, {"sharded", true}});
+      if (hashes[r][i].empty()) continue;
+      out += json_line({{"ev", "state"},
+                        {"n", 1},
+                        {"name", name},
+                        {"kind", "grad"},
+                        {"when", "synced"},
+                        {"sharded", true},
+                        {"norm", 1.5},
+                        {"hash", hashes[r][i]}});
+    }
+    texts.push_back(out + end_line("clean"));
+  }
+  return run_from_text(texts);
+}
+
+TEST(UndeclaredReplicas, WhoseGradientsAreReducedCrosswise) {
+  const Report report = verify(with_gradients({{"a", "b", "c"}, {"c", "b", "a"}}));
+  EXPECT_EQ(summary(report), "grad-divergence error proven step=1\nverdict findings");
+  EXPECT_THAT(report.findings[0].why,
+              AllOf(HasSubstr("the gradient of 0.weight on rank 0 is that of 2.weight on rank 1"),
+                    HasSubstr("in different orders")));
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("in one order on all ranks"));
+  EXPECT_EQ(summary(verify(with_gradients({{"a", "b", "c"}, {"b", "c", "a"}, {"a", "b", "c"}}))),
+            "grad-divergence error proven culprits=1 step=1\nverdict findings");
+  // Ranks that train parts of a model have own gradients, and perhaps one in common.
+  EXPECT_EQ(verify(with_gradients({{"a", "b", "c"}, {"d", "e", "a"}})).verdict, Verdict::clean);
+  EXPECT_EQ(verify(with_gradients({{"a", "b", "c"}, {"d", "e", "f"}})).verdict, Verdict::clean);
+}
+
+TEST(GradDivergence, OfRanksThatRanDifferentPartsOfTheModel) {
+  const std::vector<std::string> one = {"a", "b", "c", "d", "e", "f", "9", ""};
+  const Report report = verify(with_gradients({one, {"a", "b", "c", "d", "e", "f", "5", "6"}}));
+  EXPECT_EQ(summary(report), "grad-divergence error proven step=1\nverdict findings");
+  EXPECT_THAT(report.findings[0].why,
+              HasSubstr("rank 1 has gradients of 7.weight in that step, and rank 0 has none"));
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("run the same parts of the model"));
+}
+
+TEST(GradDivergence, OfWhichSomeAreNowhereElseIsNoExchange) {
+  const Report report =
+      verify(with_gradients({{"a", "b", "c", "d", "e"}, {"b", "a", "c", "d", "f"}}));
+  EXPECT_EQ(summary(report), "grad-divergence error proven step=1\nverdict findings");
+  EXPECT_THAT(report.findings[0].why, HasSubstr("every rank must hold the same gradient"));
+}
+
 TEST(UndeclaredReplicas, PartsOfAModelAreNone) {
   TinyTraining t = training();
   for (int i = 0; i < 3; ++i) {
@@ -325,6 +380,32 @@ TEST(RankLocalDecision, APartThatTheOptimizerOfOneRankLacks) {
   EXPECT_EQ(summary(report),
             "rank-local-decision error observed culprits=2 step=2\nverdict findings");
   EXPECT_THAT(report.findings[0].what, ElementsAre("p1"));
+}
+
+// Moments in steps 0 to 2: "-" where a rank holds none yet.
+TEST(RankLocalDecision, MomentsThatOneRankLoaded) {
+  const auto rank = [](int r, const std::vector<std::string>& hashes) {
+    std::string out = header_line(r, 2);
+    for (std::size_t n = 0; n < hashes.size(); ++n) {
+      if (hashes[n] == "-") continue;
+      out += json_line({{"ev", "state"},
+                        {"n", n},
+                        {"name", "exp_avg/w"},
+                        {"kind", "optim"},
+                        {"hash", hashes[n]}});
+    }
+    return out + end_line("clean");
+  };
+  const auto judged = [&](const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    const Report report = verify(run_from_text({rank(0, a), rank(1, b)}));
+    EXPECT_EQ(summary(report), "rank-local-decision error proven step=1\nverdict findings");
+    return report.findings[0];
+  };
+  const Finding loaded = judged({"1", "2", "3"}, {"-", "4", "5"});
+  EXPECT_THAT(loaded.why, HasSubstr("only rank 0 held them before the first step"));
+  EXPECT_THAT(loaded.fix, HasSubstr("load the optimizer's state on every rank"));
+  EXPECT_EQ(judged({"1", "2", "3"}, {"1", "4", "5"}).why, "");
+  EXPECT_EQ(judged({"-", "2", "3"}, {"-", "4", "5"}).why, "");
 }
 
 TEST(RankLocalDecision, EqualScalarsAreNone) {

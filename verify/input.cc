@@ -194,6 +194,25 @@ InputState check_input(const trace::Run& run, bool ends_seen) {
   return state;
 }
 
+void leave_out_killed_waiters(const Context& context, const std::vector<Finding>& findings,
+                              InputState& state) {
+  const auto is_explained = [&](trace::Rank rank) {
+    return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+      return f.severity == Severity::error &&
+             std::find(f.ranks.begin(), f.ranks.end(), rank) != f.ranks.end();
+    });
+  };
+  const auto left_out = std::erase_if(state.damaged, [&](trace::Rank rank) {
+    const trace::RankTrace& trace = *context.run.find(rank);
+    const auto index = static_cast<std::size_t>(&trace - context.run.ranks.data());
+    return trace.damaged_count == 0 && context.where.positions[index].waiting_in() != kNoCall &&
+           is_explained(rank);
+  });
+  if (left_out == 0) return;
+  std::erase_if(state.findings, [](const Finding& f) { return f.rule == RuleId::damaged_trace; });
+  if (!state.damaged.empty()) state.findings.push_back(note_damaged(context.run, state.damaged));
+}
+
 void note_who_waits_for_missing(const Context& context, const std::vector<trace::Rank>& missing,
                                 Finding& note) {
   const std::map<trace::Rank, AwaitedAt> awaited = awaited_ranks(context);

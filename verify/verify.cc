@@ -287,7 +287,6 @@ Report start_report(const trace::Run& run, const InputState& input, bool hung) {
   report.ranks_expected = run.world_size;
   for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
   report.ranks_missing = input.missing;
-  report.ranks_damaged = input.damaged;
   report.events = run.event_count();
   report.hung = hung;
   return report;
@@ -381,6 +380,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                          positions.has_value()};
   add_unexplained(context, positions ? &presumed : nullptr, options.live, questions,
                   report.findings);
+  leave_out_killed_waiters(context, report.findings, input);
+  report.ranks_damaged = input.damaged;
   add_input_findings(presumed, std::move(input.findings), report);
   add_job_evidence(run, report);
   sort_findings(report.findings);

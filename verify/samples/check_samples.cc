@@ -244,6 +244,11 @@ std::vector<Cause> check_samples(const Context& context, std::vector<std::string
         "which ranks are replicas: several groups reduce and do not name what they carry, so "
         "samples were not compared between ranks");
   }
+  if (replicas.own_data) {
+    unknown.emplace_back(
+        "samples that ranks have in common: they read different data sets, whose indices do not "
+        "compare");
+  }
   for (Ranks set : replicas.sets) {
     std::erase_if(set, [&](std::uint32_t r) { return !log.has(r); });
     if (set.size() < 2) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -79,9 +80,41 @@ std::vector<std::vector<std::uint32_t>> declared_sets(const trace::Run& run) {
   return out;
 }
 
-}  // namespace
+// By rank index: what lockstep_watch says of the data set that the rank reads; nothing where it did
+// not say. Equal numbers stand for equal data.
+std::vector<std::optional<double>> data_sets(const trace::Run& run) {
+  constexpr std::string_view kName = "data_set";
+  std::vector<std::optional<double>> out(run.ranks.size());
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    for (const trace::StateMark& mark : run.ranks[r].states) {
+      if (out[r] || mark.kind != trace::StateMark::Kind::optim) continue;
+      if (number_name(run.tables.str(mark.name)) == kName) out[r] = mark.norm;
+    }
+  }
+  return out;
+}
 
-Replicas find_replicas(const Context& context) {
+// Divides sets whose ranks read different data sets.
+void divide_by_data(const trace::Run& run, Replicas& replicas) {
+  const std::vector<std::optional<double>> read = data_sets(run);
+  const auto differ = [&](std::uint32_t a, std::uint32_t b) {
+    return read[a] && read[b] && *read[a] != *read[b];
+  };
+  std::vector<std::vector<std::uint32_t>> divided;
+  for (const std::vector<std::uint32_t>& set : replicas.sets) {
+    std::map<std::optional<double>, std::vector<std::uint32_t>> by_data;
+    for (const std::uint32_t r : set) by_data[read[r]].push_back(r);
+    replicas.own_data |= by_data.size() > 1;
+    for (auto& [data, ranks] : by_data)
+      if (ranks.size() > 1) divided.push_back(std::move(ranks));
+  }
+  replicas.sets = std::move(divided);
+  std::erase_if(replicas.partners,
+                [&](const auto& pair) { return differ(pair.first, pair.second); });
+}
+
+// Sets and partners by what the ranks exchange.
+Replicas by_traffic(const Context& context) {
   const Traffic traffic = traffic_of(context.run);
   Replicas out;
   out.partners.assign(traffic.messages.begin(), traffic.messages.end());
@@ -107,6 +140,14 @@ Replicas find_replicas(const Context& context) {
   for (auto& [first, members] : by_lowest) {
     if (members.size() > 1) out.sets.push_back(std::move(members));
   }
+  return out;
+}
+
+}  // namespace
+
+Replicas find_replicas(const Context& context) {
+  Replicas out = by_traffic(context);
+  divide_by_data(context.run, out);
   return out;
 }
 

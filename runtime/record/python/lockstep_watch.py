@@ -41,6 +41,7 @@ import atexit
 import collections
 import hashlib
 import itertools
+import os
 import sys
 import warnings
 import weakref
@@ -321,6 +322,60 @@ class Batch(NamedTuple):
 
     indices: "list[int]"
     content: Any
+    data_set: int = 0  # what the indices are of; 0: unknown
+
+
+_SIMPLE = (str, bytes, int, float, bool, type(None), os.PathLike)
+_SAMPLED = 16  # of the rows of a tensor, and of the items of a list
+
+
+def _every(count: int, most: int) -> int:
+    return max(1, count // most)
+
+
+def _identify(value: Any, digest: Any, depth: int) -> None:
+    """Adds what a data set is made of: tensors and arrays, names of files, numbers, other data sets.
+    Of long ones some elements. Not dictionaries, which often are caches."""
+    if isinstance(value, torch.Tensor) and (value.layout != torch.strided or value.is_nested):
+        return
+    array = type(value).__module__ == "numpy" and str(getattr(value, "dtype", "object")) != "object"
+    if isinstance(value, torch.Tensor) or array:
+        digest.update(repr((tuple(value.shape), str(value.dtype))).encode())
+        if len(value.shape) > 0 and value.shape[0] > 0:
+            rows = value[::_every(value.shape[0], _SAMPLED)].reshape(-1)
+            digest.update(repr(rows[::_every(rows.shape[0], 64 * _SAMPLED)].tolist()).encode())
+    elif isinstance(value, _SIMPLE):
+        digest.update(repr(os.fspath(value) if isinstance(value, os.PathLike) else value).encode())
+    elif depth > 3:
+        return
+    elif isinstance(value, (list, tuple)):
+        digest.update(b"%d" % len(value))
+        for item in value[::_every(len(value), _SAMPLED)]:
+            _identify(item, digest, depth + 1)
+    elif depth == 0 or isinstance(value, torch.utils.data.Dataset):
+        digest.update(type(value).__qualname__.encode())
+        for name, attribute in sorted(getattr(value, "__dict__", {}).items()):
+            digest.update(name.encode())
+            _identify(attribute, digest, depth + 1)
+
+
+def _number_of_data_set(data_set: Any) -> int:
+    """Equal on ranks whose data sets hold the same, as far as their attributes show. They may differ
+    where the data is the same, too: a data set may keep its rank."""
+    digest = hashlib.blake2b(digest_size=6)
+    try:
+        _identify(data_set, digest, 0)
+    except Exception:  # of other people's classes
+        return 0
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _in_whole(data_set: Any, indices: "list[int]") -> "tuple[Any, list[int]]":
+    """The data set that a Subset is of, and the samples' indices there."""
+    while type(data_set) is torch.utils.data.Subset:
+        indices = [int(data_set.indices[i]) for i in indices]
+        data_set = data_set.dataset
+    return data_set, indices
 
 
 class _Wrapped:
@@ -478,6 +533,7 @@ class Watch:
         self._step = 1
         self._began = False
         self._told_replicas = False
+        self._told_data_set = False
         self._clipped = 0  # how often in this step
         # Of this step's gradients: they were recorded; and, once the program changed them by
         # clipping or unscaling, the norms that they had then, to notice a later change.
@@ -663,6 +719,9 @@ class Watch:
             digest = hashlib.blake2b(repr(numbers).encode(), digest_size=6).digest()
             self._record_number(self._step, f"batch{self._tensors.suffix(ranks)}",
                                 int.from_bytes(digest, "big"), True)
+        if batch.data_set and not self._told_data_set:
+            self._told_data_set = True
+            self._record_number(self._step, "data_set", batch.data_set, False)
         replicas = self._tensors.data_replicas
         if len(replicas) > 1 and not self._told_replicas:
             self._told_replicas = True
@@ -858,9 +917,20 @@ def recorded_iterator(loader: Any, make: "Callable[[], Any]",
         # DataLoader refuses to have it replaced; it reads it again for every epoch.
         batches = loader.__dict__["batch_sampler"] = _RecordedBatches(batches)
 
+    data_set = getattr(loader, "dataset", None)
+    if "_lockstep_data_set" not in loader.__dict__:  # once, before the data set fills caches
+        loader.__dict__["_lockstep_data_set"] = _number_of_data_set(_in_whole(data_set, [])[0])
+    number = loader.__dict__["_lockstep_data_set"]
+
     def tell_taken(batch: Any) -> None:
         indices = batches.handed_out.popleft() if batches is not None and batches.handed_out else []
-        tell(Batch(indices, None if indices else batch))
+        if not indices:
+            tell(Batch([], batch))
+            return
+        try:
+            tell(Batch(_in_whole(data_set, indices)[1], None, number))
+        except Exception:  # indices of no whole numbers
+            tell(Batch(indices, None))
 
     return _RecordedIterator(make(), tell_taken)
 

@@ -172,6 +172,33 @@ TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
   EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("which ranks are replicas")));
 }
 
+// Files of their own, whose samples have the same indices; "": which data set it is is not
+// recorded.
+TEST(NoSharding, RanksThatReadDataSetsOfTheirOwn) {
+  const auto rank = [](int r, const std::string& data_set) {
+    std::string out = header_line(r, 2) + world_line(2);
+    if (!data_set.empty()) {
+      out += json_line({{"ev", "state"},
+                        {"n", 0},
+                        {"name", "data_set"},
+                        {"kind", "optim"},
+                        {"norm", std::stod(data_set)},
+                        {"sharded", true}});
+    }
+    for (int n = 0; n < 4; ++n)
+      out += data_line(static_cast<std::size_t>(n + 1), {2 * n, 2 * n + 1});
+    return out + end_line("clean");
+  };
+  const auto judged = [&](const std::string& a, const std::string& b) {
+    return verify(run_from_text({rank(0, a), rank(1, b)}));
+  };
+  const Report own = judged("7", "8");
+  EXPECT_EQ(summary(own), "verdict clean");
+  EXPECT_THAT(own.unknown, testing::Contains(HasSubstr("they read different data sets")));
+  EXPECT_THAT(summary(judged("7", "7")), HasSubstr("no-sharding"));
+  EXPECT_THAT(summary(judged("", "")), HasSubstr("no-sharding"));
+}
+
 // As lockstep_watch declares them for hybrid sharding: ranks 0 and 2, and 1 and 3.
 TEST(NoSharding, DeclaredReplicasWhereSeveralGroupsReduce) {
   const auto rank = [](int r, int samples_of) {

@@ -544,6 +544,28 @@ class Unwatched(Forked):
     def test_an_optimizer_that_holds_the_parameters_before_they_were_sharded(self) -> None:
         self.assert_found("early", "no-update", 1, ["0.weight"])
 
+    def test_data_sets_are_the_same_by_what_they_hold(self) -> None:
+        sys.path.append(str(TOOLS))
+        import lockstep_watch
+        from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+        class Shard(Dataset):  # type: ignore[type-arg]
+            def __init__(self, *files: Path) -> None:
+                self.files, self.cache = list(files), {1: object()}
+
+        number = lockstep_watch._number_of_data_set
+        rows = torch.arange(100).reshape(50, 2)
+        self.assertEqual(number(TensorDataset(rows)), number(TensorDataset(rows.clone())))
+        self.assertNotEqual(number(TensorDataset(rows)), number(TensorDataset(rows + 1)))
+        self.assertNotEqual(number(TensorDataset(rows)), number(TensorDataset(rows[:49])))
+        self.assertEqual(number(Shard(Path("a"), Path("b"))), number(Shard(Path("a"), Path("b"))))
+        self.assertNotEqual(number(Shard(Path("a"))), number(Shard(Path("b"))))
+        whole = ConcatDataset([Shard(Path("a")), Shard(Path("b"))])
+        self.assertEqual(number(whole), number(ConcatDataset(list(whole.datasets))))
+        self.assertNotEqual(number(whole), number(ConcatDataset([Shard(Path("a"))] * 2)))
+        part = Subset(Subset(TensorDataset(rows), range(10, 20)), [3, 4])
+        self.assertEqual(lockstep_watch._in_whole(part, [1])[1], [14])
+
     def test_parameters_of_a_root_that_are_gathered_when_the_watch_begins(self) -> None:
         self.assert_found("root", "rank-local-decision", 1, ["3.weight"])
 

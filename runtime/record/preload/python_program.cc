@@ -33,7 +33,7 @@ struct PythonApi {
   void (*keep)(void*) = nullptr;
   void (*give_back)(void*) = nullptr;
   void (*clear_error)() = nullptr;
-  void (*print_error)() = nullptr;
+  void (*print_error)(void*) = nullptr;
   void* (*of_sys)(const char*) = nullptr;  // borrowed
   int (*set_in_sys)(const char*, void*) = nullptr;
   void* (*make_function)(void*, void*, void*) = nullptr;
@@ -80,7 +80,7 @@ bool find_all(PythonApi& api) {
          find(api.utf8, "PyUnicode_AsUTF8AndSize") && find(api.text_of, "PyObject_Str") &&
          find(api.number, "PyLong_AsLong") && find(api.keep, "Py_IncRef") &&
          find(api.give_back, "Py_DecRef") && find(api.clear_error, "PyErr_Clear") &&
-         find(api.print_error, "PyErr_Print") && find(api.of_sys, "PySys_GetObject") &&
+         find(api.print_error, "PyErr_WriteUnraisable") && find(api.of_sys, "PySys_GetObject") &&
          find(api.set_in_sys, "PySys_SetObject") && find(api.make_function, "PyCFunction_NewEx") &&
          find(api.call, "PyObject_Call") && find(api.module, "PyImport_ImportModule") &&
          find(api.pack, "PyTuple_Pack") && find(api.release, "PyEval_SaveThread") &&
@@ -175,6 +175,9 @@ PythonProgram::PythonProgram(const PythonApi& api) : api_(api), torch_folder_(fo
 
 PythonProgram::Origin PythonProgram::origin_of(const std::string& file) const {
   if (file.empty() || file.front() == '<') return Origin::none;  // from exec(), or a frozen module
+  // Our own, wherever it lies: backward and step go through it where values are recorded.
+  if (file.ends_with("/lockstep_watch.py") || file.ends_with("/lockstep_watch_all.py"))
+    return Origin::none;
   if (!torch_folder_.empty() && file.starts_with(torch_folder_)) return Origin::torch;
   if (file.find("/site-packages/torch/") != std::string::npos) return Origin::torch;
   for (const char* const installed : {"/site-packages/", "/dist-packages/"})
@@ -232,7 +235,7 @@ bool PythonProgram::import(const char* module) const {
   const PythonLock lock(api_);
   void* const imported = api_.module(module);
   if (imported == nullptr) {
-    api_.print_error();
+    api_.print_error(nullptr);  // not by sys.excepthook, which reports what ends the program
     return false;
   }
   api_.give_back(imported);

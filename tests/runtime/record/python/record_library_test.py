@@ -135,6 +135,15 @@ class Files(Preloaded):
             report = self.run_to_its_end("ends_at_once.py")
             self.assertEqual(report["verdict"], "clean", report)
 
+    def test_a_program_runs_although_its_values_cannot_be_recorded(self) -> None:
+        self.variables = {"LOCKSTEP_RECORD_VALUES": "1", "PYTHONPATH": ""}
+        rank, = self.start("ends_at_once.py", ranks=1)
+        said = rank.communicate(timeout=LIMIT_S)[0]
+        self.skip_for_another_version(said)
+        self.assertEqual(rank.returncode, 0, said)
+        self.assertIn("Python cannot import lockstep_watch_all", said)
+        self.assertEqual(self.verify()["findings"], [], "the program raised nothing")
+
     def test_files_of_an_earlier_run_are_left_out(self) -> None:
         self.run_to_its_end("jobs.py", "raises", ranks=3)
         report = self.run_to_its_end("jobs.py", "raises", ranks=2)
@@ -535,15 +544,6 @@ class Unwatched(Forked):
     def test_samples_of_the_training_and_not_of_the_validation(self) -> None:
         self.assert_found("loader", "no-sharding", 1, [])
 
-    def test_gradients_that_are_clipped_before_the_first_step(self) -> None:
-        self.assert_found("clip", "rank-local-decision", 1, ["clip.norm"])
-
-    def test_an_optimizer_that_takes_the_place_of_another(self) -> None:
-        self.assert_found("resumed", "rank-local-decision", 4, ["0.weight"])
-
-    def test_an_optimizer_that_holds_the_parameters_before_they_were_sharded(self) -> None:
-        self.assert_found("early", "no-update", 1, ["0.weight"])
-
     def test_data_sets_are_the_same_by_what_they_hold(self) -> None:
         sys.path.append(str(TOOLS))
         import lockstep_watch
@@ -565,6 +565,20 @@ class Unwatched(Forked):
         self.assertNotEqual(number(whole), number(ConcatDataset([Shard(Path("a"))] * 2)))
         part = Subset(Subset(TensorDataset(rows), range(10, 20)), [3, 4])
         self.assertEqual(lockstep_watch._in_whole(part, [1])[1], [14])
+
+    def test_gradients_that_are_clipped_before_the_first_step(self) -> None:
+        self.assert_found("clip", "rank-local-decision", 1, ["clip.norm"])
+
+    def test_an_optimizer_that_takes_the_place_of_another(self) -> None:
+        self.assert_found("resumed", "rank-local-decision", 4, ["0.weight"])
+        text = self.traces.parent / "text"
+        subprocess.run([LOCKSTEP, "convert", str(self.traces), "-o", str(text), "--quiet"], check=True)
+        calls = (text / "rank_1.trace.jsonl").read_text()
+        self.assertIn("unwatched.py:", calls)
+        self.assertNotIn("lockstep_watch", calls, "the line of a call is the program's")
+
+    def test_an_optimizer_that_holds_the_parameters_before_they_were_sharded(self) -> None:
+        self.assert_found("early", "no-update", 1, ["0.weight"])
 
     def test_parameters_of_a_root_that_are_gathered_when_the_watch_begins(self) -> None:
         self.assert_found("root", "rank-local-decision", 1, ["3.weight"])

@@ -135,15 +135,17 @@ void Recorder::end_wait() {
   }
 }
 
-void Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) {
+bool Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) {
   const std::lock_guard lock(failures_mutex_);
-  if (!what.empty() && raised_ == what) return;
+  if (!what.empty() && raised_ == what) return raised_by_call_;
   raised_ = what;
   std::int64_t id = call ? static_cast<std::int64_t>(*call) : -1;
   for (const Failure& failure : failures_) {
     if (id < 0 && what.find(failure.text) != std::string_view::npos) id = failure.call;
   }
   ring_.exception(what, id);
+  raised_by_call_ = id >= 0;
+  return raised_by_call_;
 }
 
 bool Recorder::has_raised() {

@@ -62,7 +62,8 @@ class Recorder {
   void wait_failed(std::uint32_t call, std::string_view what);
   // An exception reached the training program. It is recorded once, however often it is reported on
   // its way up. Without `call`, it is attributed to the call whose failure text it contains.
-  void raised(std::string_view what, std::optional<std::uint32_t> call = {});
+  // Returns whether it is a call's, as of one whose peer is gone, and none of the program itself.
+  bool raised(std::string_view what, std::optional<std::uint32_t> call = {});
   // Whether any was.
   bool has_raised();
 
@@ -192,6 +193,7 @@ class Recorder {
   };
   std::vector<Failure> failures_;  // reported by the transport; at most kMaxFailures
   std::string raised_;             // the last exception that was recorded
+  bool raised_by_call_ = false;    // … is a call's
 
   bool follows_calls_ = false;
   bool host_waits_ = false;  // inside a HostWait; for the thread that trains

@@ -249,11 +249,18 @@ void JobRecord::note_restart() {
 
 void JobRecord::raised(const std::string& what) {
   const std::lock_guard lock(mutex_);
-  if (recorder_) {
-    recorder_->raised(what);
-  } else {
+  if (!recorder_) {
     raised_early_ = what;
+    return;
   }
+  // A call fails also because somebody ends a job that hangs, one rank after the other: then this
+  // rank was waiting, and its exception is no end of its own.
+  const bool by_call = recorder_->raised(what);
+  if (by_call || ::getpid() != own_pid_) return;
+  // Not only at the exit, which takes Python a while: launchers kill the ranks when one has failed.
+  const std::lock_guard end_lock(end_mutex_);
+  ring_->resume();
+  ring_->finish(trace::End::exception);
 }
 
 // LibTorch's own objects may be gone by then.

@@ -144,6 +144,11 @@ class Files(Preloaded):
         self.assertIn("Python cannot import lockstep_watch_all", said)
         self.assertEqual(self.verify()["findings"], [], "the program raised nothing")
 
+    def test_an_exception_is_the_end_of_a_rank_that_is_killed_after_it(self) -> None:
+        report = self.run_until(first_of("rank-exception"), "raises_and_stays.py", ranks=1)
+        self.assertIn("ValueError: no such batch", report["findings"][0]["message"])
+        self.assertEqual(report["ranks"]["damaged"], [])
+
     def test_files_of_an_earlier_run_are_left_out(self) -> None:
         self.run_to_its_end("jobs.py", "raises", ranks=3)
         report = self.run_to_its_end("jobs.py", "raises", ranks=2)
@@ -552,6 +557,9 @@ class Unwatched(Forked):
         class Shard(Dataset):  # type: ignore[type-arg]
             def __init__(self, *files: Path) -> None:
                 self.files, self.cache = list(files), {1: object()}
+
+            def __len__(self) -> int:
+                return 8
 
         number = lockstep_watch._number_of_data_set
         rows = torch.arange(100).reshape(50, 2)

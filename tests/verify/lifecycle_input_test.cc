@@ -10,6 +10,7 @@
 namespace lockstep::verify {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 bool says_rule(const Report& report, RuleId id) {
@@ -237,6 +238,28 @@ TEST(Input, NothingAtAllIsNotClean) {
 }
 
 TEST(Dropped, StreamsThatStartMidRunAreLinedUpByStep) {
+// All traces just end. Rank 0's call failed because a peer was gone; rank 1 never came to it.
+TEST(Killed, ARankThatOthersLostEndedFirst) {
+  const auto judged = [](const std::string& what, const std::string& other) {
+    const std::string failed =
+        R"({"ev":"exception","id":1,"what":"RuntimeError: )" + what + "\"}\n";
+    return verify(run_from_text(
+        {program_text(0, 2, "all_reduce n=8; all_reduce n=8 step=2 open; cut") + failed,
+         program_text(1, 2, other)}));
+  };
+  const Report lost = judged("Connection closed by peer [127.0.0.1]", "all_reduce n=8; cut");
+  EXPECT_EQ(summary(lost), "verdict inconclusive");
+  ASSERT_TRUE(says_rule(lost, RuleId::rank_killed));
+  EXPECT_THAT(lost.findings[0].message,
+              AllOf(HasSubstr("rank 0 lost the connection in all_reduce"),
+                    HasSubstr("to which rank 1 never came: its process ended first")));
+  // The look-alikes: an exception of its own; and both were in the call when somebody ended them.
+  EXPECT_FALSE(says_rule(judged("no batch", "all_reduce n=8; cut"), RuleId::rank_killed));
+  EXPECT_FALSE(says_rule(judged("Connection closed by peer [127.0.0.1]",
+                                "all_reduce n=8; all_reduce n=8 step=2 open; cut"),
+                         RuleId::rank_killed));
+}
+
   const std::string whole =
       "all_reduce n=1 step=0; all_reduce n=2 step=0; all_reduce n=1 step=1; "
       "all_reduce n=2 step=1; all_reduce n=1 step=2; all_reduce n=2 step=2; clean";

@@ -173,6 +173,44 @@ std::optional<std::string> interruption(const Context& context) {
                      steps_of(context, interrupted).words());
 }
 
+namespace {
+
+// Of a run whose traces just end: ranks that lost a peer in a call to which others never came. The
+// processes of those ended first, by whatever signal: an exception would have been recorded.
+std::optional<Finding> note_lost(const Context& context) {
+  for (const WaitPoint& point : context.where.wait_points) {
+    const bool all_end =
+        std::all_of(point.missing.begin(), point.missing.end(),
+                    [&](std::uint32_t r) { return context.run.ranks[r].end == trace::End::cut; });
+    if (point.missing.empty() || !all_end) continue;
+    std::vector<std::uint32_t> lost;  // the ranks that noticed
+    for (const std::uint32_t r : point.waiting) {
+      const auto& marks = context.run.ranks[r].exceptions;
+      if (!marks.empty() && marks.back().call == context.where.positions[r].waiting_in() &&
+          is_secondary(marks.back().what))
+        lost.push_back(r);
+    }
+    if (lost.empty()) continue;
+    Finding f = make_finding(RuleId::rank_killed);
+    const Steps steps = steps_of(context, point.missing);
+    const CallRef call = waiting_call(context, lost[0]);
+    f.message = fmt::format(
+        "{} lost the connection in {} ({}), to which {} never came: {} ended first{}, without an "
+        "exception",
+        context.describe_ranks(lost), context.describe_call(call),
+        context.describe_location(call, seq_at(context, point)),
+        context.describe_ranks(point.missing),
+        point.missing.size() == 1 ? "its process" : "their processes", steps.words());
+    if (steps.earliest != trace::kNone) f.step = steps.earliest;
+    f.ranks = context.ranks(point.missing);
+    set_fingerprint(f, "");
+    return f;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Finding> note_killed(const Context& context) {
   constexpr std::size_t kShown = 4;
   std::vector<std::uint32_t> killed;
@@ -181,7 +219,7 @@ std::optional<Finding> note_killed(const Context& context) {
     if (p.state == State::killed && context.run.ranks[r].end == trace::End::killed)
       killed.push_back(r);
   }
-  if (killed.empty()) return std::nullopt;
+  if (killed.empty()) return note_lost(context);
   Finding f = make_finding(RuleId::rank_killed);
   const Steps steps = steps_of(context, killed);
   f.message = fmt::format("{} {} killed{}", context.describe_ranks(killed),

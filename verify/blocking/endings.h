@@ -18,8 +18,9 @@ std::optional<Cause> explain_deaths(const Context& context);
 // A sentence on where the user interrupted the job; nothing where nobody did. O(ranks).
 std::optional<std::string> interruption(const Context& context);
 
-// A note for ranks that were killed, for reports without an error that explains it. Nothing where
-// none was killed. O(ranks).
+// A note for ranks that were killed, for reports without an error that explains it; else for ranks
+// without an end mark to which others lost the connection while they waited for them. Nothing where
+// there are none. O(ranks + wait points).
 std::optional<Finding> note_killed(const Context& context);
 
 // The ranks with exceptions: those that raised by themselves (causes), and those that lost a

@@ -138,6 +138,25 @@ TEST(Input, ACutOffTraceOfARunThatWentWellIsInconclusive) {
   EXPECT_EQ(summary(verify(program({"barrier; clean", "barrier; cut"}))), "verdict inconclusive");
 }
 
+// Ranks 0 and 1 were killed when the job hung because of rank 2.
+TEST(Input, ARankThatWasKilledWhileItWaitedLeftAWholeTrace) {
+  const std::string waits = "all_reduce n=8; all_reduce n=16 open; cut";
+  const auto judged = [&](const std::string& other) {
+    return verify(program({waits, waits, "all_reduce n=8; all_reduce n=12 open; " + other}));
+  };
+  const Report hung = judged("hung");
+  EXPECT_THAT(summary(hung), HasSubstr("size-mismatch error proven culprits=2"));
+  EXPECT_FALSE(says_rule(hung, RuleId::damaged_trace));
+  EXPECT_TRUE(hung.ranks_damaged.empty());
+  // The look-alikes: a rank that was killed outside of a call, and one in a call that no error is
+  // about.
+  const Report killed = verify(program({waits, waits, "all_reduce n=8; cut"}));
+  EXPECT_TRUE(says_rule(killed, RuleId::damaged_trace)) << summary(killed);
+  const Report apart =
+      verify(program({waits, "all_reduce n=8; all_reduce n=12 open; hung", "all_reduce n=8; cut"}));
+  EXPECT_EQ(apart.ranks_damaged, std::vector{trace::Rank(2)}) << summary(apart);
+}
+
 TEST(Input, ATraceWithoutAnEndSaysHowFarItGoes) {
   const std::string steps = "all_reduce n=4 step=0; all_reduce n=4 step=1; ";
   const Report report = verify(program({steps + "cut", steps + "step 1; cut"}));
@@ -219,25 +238,6 @@ TEST(Killed, WhoseDeathOthersWaitForIsToldOnce) {
   EXPECT_FALSE(says_rule(of_a_mismatch, RuleId::rank_killed));
 }
 
-TEST(Killed, AWarningDoesNotExplainIt) {
-  const Report report = verify(program({"all_reduce n=4 async; barrier; wait 0; killed",
-                                        "all_reduce n=4 async; barrier; wait 0; clean",
-                                        "all_reduce n=4 async; barrier; clean"}));
-  EXPECT_THAT(summary(report), HasSubstr("never-waited warning"));
-  EXPECT_TRUE(says_rule(report, RuleId::rank_killed));
-}
-
-TEST(Input, ContradictingWorldSizes) {
-  const Report report = verify(
-      run_from_text({program_text(0, 2, "barrier; clean"), program_text(1, 3, "barrier; clean")}));
-  EXPECT_TRUE(says_rule(report, RuleId::inconsistent_header));
-}
-
-TEST(Input, NothingAtAllIsNotClean) {
-  EXPECT_EQ(verify(program({})).verdict, Verdict::inconclusive);
-}
-
-TEST(Dropped, StreamsThatStartMidRunAreLinedUpByStep) {
 // All traces just end. Rank 0's call failed because a peer was gone; rank 1 never came to it.
 TEST(Killed, ARankThatOthersLostEndedFirst) {
   const auto judged = [](const std::string& what, const std::string& other) {
@@ -260,6 +260,25 @@ TEST(Killed, ARankThatOthersLostEndedFirst) {
                          RuleId::rank_killed));
 }
 
+TEST(Killed, AWarningDoesNotExplainIt) {
+  const Report report = verify(program({"all_reduce n=4 async; barrier; wait 0; killed",
+                                        "all_reduce n=4 async; barrier; wait 0; clean",
+                                        "all_reduce n=4 async; barrier; clean"}));
+  EXPECT_THAT(summary(report), HasSubstr("never-waited warning"));
+  EXPECT_TRUE(says_rule(report, RuleId::rank_killed));
+}
+
+TEST(Input, ContradictingWorldSizes) {
+  const Report report = verify(
+      run_from_text({program_text(0, 2, "barrier; clean"), program_text(1, 3, "barrier; clean")}));
+  EXPECT_TRUE(says_rule(report, RuleId::inconsistent_header));
+}
+
+TEST(Input, NothingAtAllIsNotClean) {
+  EXPECT_EQ(verify(program({})).verdict, Verdict::inconclusive);
+}
+
+TEST(Dropped, StreamsThatStartMidRunAreLinedUpByStep) {
   const std::string whole =
       "all_reduce n=1 step=0; all_reduce n=2 step=0; all_reduce n=1 step=1; "
       "all_reduce n=2 step=1; all_reduce n=1 step=2; all_reduce n=2 step=2; clean";

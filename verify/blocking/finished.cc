@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -313,6 +315,46 @@ Finding describe_finished(const Context& context, const WaitCause& wait, const W
   return f;
 }
 
+// How many batches a rank took, by step.
+std::map<std::int64_t, std::size_t> batches_by_step(const trace::RankTrace& trace) {
+  std::map<std::int64_t, std::size_t> out;
+  for (const trace::DataMark& mark : trace.data)
+    if (mark.modality.value == 0) ++out[mark.n];
+  return out;
+}
+
+std::size_t sum_of(const std::map<std::int64_t, std::size_t>& batches) {
+  return std::accumulate(batches.begin(), batches.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& step) { return sum + step.second; });
+}
+
+// Where a rank that finished too early took as many batches as one that waits for it: it did not
+// run out of them, but took one without making its step. O(batches).
+void tell_batch_left_out(const Context& context, const WaitCause& wait, const WaitPoint& point,
+                         Finding& finding) {
+  const std::uint32_t waiting = point.waiting[0];
+  const auto usual = batches_by_step(context.run.ranks[waiting]);
+  if (usual.empty()) return;
+  for (const std::uint32_t r : wait.roots) {
+    const auto taken = batches_by_step(context.run.ranks[r]);
+    if (sum_of(taken) < sum_of(usual)) continue;
+    const auto odd = std::find_if(taken.begin(), taken.end(), [&](const auto& step) {
+      const auto known = usual.find(step.first);
+      return known != usual.end() && step.second > known->second;
+    });
+    if (odd == taken.end()) continue;
+    const std::string who = context.describe_ranks({r});
+    finding.why = fmt::format(
+        "{} did not run out of batches: it took {}, and {} took {}. In step {} it took {} instead "
+        "of {}: it went on to the next batch without a step, as after an exception that it caught.",
+        who, sum_of(taken), context.describe_ranks({waiting}), sum_of(usual), odd->first,
+        odd->second, usual.at(odd->first));
+    finding.fix =
+        "leave a batch out on all ranks or on none: all_reduce a flag before the backward";
+    return;
+  }
+}
+
 }  // namespace
 
 Cause explain_finished(const Context& context, const WaitCause& wait) {
@@ -333,6 +375,8 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   } else {
     cause.finding.culprits = context.ranks(cause.deviants);
   }
+  if (cause.finding.rule == RuleId::unequal_iterations && !early.waiting_deviate)
+    tell_batch_left_out(context, wait, point, cause.finding);
   locate_cause(context, point, cause);
   return cause;
 }

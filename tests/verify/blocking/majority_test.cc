@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
+#include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
@@ -101,6 +103,40 @@ TEST(Majority, ThatEndsAfterARoundOfAnotherLengthLeftNothingOut) {
       repeated(text(3), 3) + "broadcast n=1; " + repeated("all_reduce n=8; ", 3);
   EXPECT_THAT(judgement_of({alike + "all_gather n=2 open; hung", alike + "clean", alike + "clean"}),
               HasSubstr("missing-collective error proven culprits=1,2"));
+}
+
+// Each rank's batches by step; rank 1 ends before rank 0.
+Finding ended_early_with(const std::vector<int>& of_rank_0, const std::vector<int>& of_rank_1) {
+  const auto rank = [](int r, const std::vector<int>& batches, bool hangs) {
+    std::string out = header_line(r, 2) + world_line(2);
+    int step = 0;
+    for (const int count : batches) {
+      ++step;
+      for (int i = 0; i < count; ++i)
+        out += json_line({{"ev", "data"}, {"n", step}, {"indices", {100 * r + 10 * step + i}}});
+      const bool open = hangs && step == static_cast<int>(batches.size());
+      out += issue_line(step, "world", "all_reduce", {{"in", {{8}}}, {"step", step}}) +
+             (open ? "" : event_line("complete", step));
+    }
+    return out + end_line(hangs ? "hung" : "clean");
+  };
+  const Report report =
+      verify(run_from_text({rank(0, of_rank_0, true), rank(1, of_rank_1, false)}));
+  for (const Finding& f : report.findings)
+    if (f.rule == RuleId::unequal_iterations) return f;
+  return {};
+}
+
+TEST(Finished, ARankThatLeftOutABatch) {
+  const Finding skipped = ended_early_with({1, 1, 1, 1}, {1, 2, 1});
+  EXPECT_THAT(skipped.culprits, testing::ElementsAre(trace::Rank(1)));
+  EXPECT_THAT(skipped.why, HasSubstr("In step 2 it took 2 instead of 1"));
+  EXPECT_THAT(skipped.fix, HasSubstr("leave a batch out on all ranks or on none"));
+  // The look-alikes: it had fewer batches; or nothing tells how many.
+  EXPECT_EQ(ended_early_with({1, 1, 1, 1}, {1, 1, 1}).why, "");
+  EXPECT_EQ(ended_early_with({2, 2, 2, 2}, {2, 3, 2}).why, "");
+  const Finding unknown = ended_early_with({0, 0, 0, 0}, {0, 0, 0});
+  EXPECT_THAT(unknown.fix, HasSubstr("the same number of batches"));
 }
 
 // A ring: each rank sends to the next one. Rank 0 begins another round.

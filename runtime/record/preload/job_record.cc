@@ -253,10 +253,12 @@ void JobRecord::raised(const std::string& what) {
     raised_early_ = what;
     return;
   }
-  // A call fails also because somebody ends a job that hangs, one rank after the other: then this
-  // rank was waiting, and its exception is no end of its own.
+  // A call, or the store, fails also because somebody ends a job that hangs, one rank after the
+  // other: then this rank was waiting, and its exception is no end of its own.
   const bool by_call = recorder_->raised(what);
-  if (by_call || ::getpid() != own_pid_) return;
+  const bool by_peer = what.starts_with("DistNetworkError") || what.starts_with("DistStoreError") ||
+                       what.starts_with("DistBackendError");
+  if (by_call || by_peer || ::getpid() != own_pid_) return;
   // Not only at the exit, which takes Python a while: launchers kill the ranks when one has failed.
   const std::lock_guard end_lock(end_mutex_);
   ring_->resume();

@@ -105,20 +105,24 @@ bool is_by_numbers_alone(const Context& context, const Deviation& d) {
 
 // The deviations of all groups, by group. Where two equal sides of one group deviate from each
 // other, a rank that deviates alone from most of another group is the one that does so here, too.
-// Not of `explained` groups, by number.
+// Not of `explained` groups, by number. Says so where there are too many to look for all.
 std::vector<std::vector<Deviation>> deviations_of(const Context& context,
-                                                  const std::vector<bool>& explained) {
+                                                  const std::vector<bool>& explained,
+                                                  std::vector<std::string>& unknown) {
   std::vector<std::vector<Deviation>> out(context.groups.size());
   std::vector<std::uint32_t> alone;  // ranks that a majority singles out
+  EditBudget budget;
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     if (explained[g]) continue;
     out[g] = find_deviations(context.run, context.groups, g, context.where, context.modalities,
-                             context.agreement);
+                             context.agreement, budget);
     if (out[g].empty()) continue;
     const Deviation& first = out[g].front();
     if (first.singled_out && first.deviants.size() < first.reference.size())
       unite(alone, first.deviants);
   }
+  if (budget.is_spent())
+    unknown.emplace_back("further differences between the calls of ranks: there are too many");
   const auto all_alone = [&](const std::vector<std::uint32_t>& ranks) {
     return std::includes(alone.begin(), alone.end(), ranks.begin(), ranks.end());
   };
@@ -137,7 +141,7 @@ std::vector<std::vector<Deviation>> deviations_of(const Context& context,
 
 // Adds calls that do not match across ranks. A rank that has only issued fewer calls so far, or
 // whose file ends, does not deviate: skew is not an error.
-void add_deviations(const Context& context, Causes& causes) {
+void add_deviations(const Context& context, std::vector<std::string>& unknown, Causes& causes) {
   // In a group whose streams deviate, later indexes pair unrelated calls: checks that compare by
   // index would only repeat the deviation in other words.
   std::vector<bool> deviates(context.groups.size());
@@ -151,7 +155,7 @@ void add_deviations(const Context& context, Causes& causes) {
       causes.add(std::move(*race));
     }
   }
-  const std::vector<std::vector<Deviation>> deviations = deviations_of(context, deviates);
+  const std::vector<std::vector<Deviation>> deviations = deviations_of(context, deviates, unknown);
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     for (const Deviation& d : deviations[g]) {
       if (only_damage(context, d)) continue;
@@ -237,7 +241,7 @@ void doubt_damaged_dumps(const trace::Run& run, OpenQuestions& questions,
 // waits explain deaths and exceptions, and all of them explain wrong numbers.
 void find_causes(const Context& context, OpenQuestions& questions, Causes& causes) {
   causes.add(check_members(context));
-  add_deviations(context, causes);
+  add_deviations(context, questions.unknown, causes);
   if (causes.empty()) {
     if (auto race = explain_observed_race(context, questions.search)) causes.add(std::move(*race));
   }

@@ -114,10 +114,10 @@ std::string side_by_side(const verify::Counterexample& example, std::size_t widt
     problem.deviant = std::min(kAlignedCalls, y.size() - j);
     problem.reference_ends = true;
     // The first pair differs by definition: there the sequences diverge.
-    problem.same = [&](std::size_t a, std::size_t b) {
-      return !(a == 0 && b == 0) && x[i + a] == y[j + b];
-    };
-    problem.replacement = [](std::size_t, std::size_t) { return std::size_t{2}; };
+    problem.compare_all([&](std::size_t a, std::size_t b) {
+      const bool same = !(a == 0 && b == 0) && x[i + a] == y[j + b];
+      return same ? std::uint8_t{0} : std::uint8_t{2};
+    });
     const verify::FirstEdit edit = verify::first_edit(problem);
     for (std::size_t n = 0; n < std::min(edit.count, kAlignedCalls); ++n) {
       if (edit.kind == verify::FirstEdit::Kind::missing) {

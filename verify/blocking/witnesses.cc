@@ -34,7 +34,7 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
   EditProblem problem;
   problem.reference = problem.seen = kMaxCallsCompared;
   problem.deviant = std::min(kMaxCallsCompared, calls.size() - call);
-  problem.same = [&](std::size_t i, std::size_t j) {
+  const auto same = [&](std::size_t i, std::size_t j) {
     const std::size_t then = usual + i % period;
     if (!is_same_of_program(context.agreement, calls[then], calls[call + j])) return false;
     const auto mine = steps_since(call + j, call - 1);
@@ -44,8 +44,9 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
     if (!mine || !predicted || !round || *round == 0) return true;
     return *mine == *predicted + static_cast<std::int32_t>(i / period) * *round;
   };
-  // Never cheaper than to leave out one call and to add the other.
-  problem.replacement = [](std::size_t, std::size_t) { return std::size_t{2}; };
+  // Replacing is never cheaper than to leave out one call and to add the other.
+  problem.compare_all(
+      [&](std::size_t i, std::size_t j) { return same(i, j) ? std::uint8_t{0} : std::uint8_t{2}; });
   const FirstEdit first = first_edit(problem);
   switch (first.kind) {
     case FirstEdit::Kind::missing:
@@ -56,7 +57,7 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
       // come early, because all before it were left out. Or, if it is made twice in a row, it may
       // be one too many.
       bool comes_later = false;
-      for (std::size_t i = 1; i < period && !comes_later; ++i) comes_later = problem.same(i, 0);
+      for (std::size_t i = 1; i < period && !comes_later; ++i) comes_later = same(i, 0);
       if (!comes_later) return EditKind::extra;
       const bool repeats = is_same_of_program(context.agreement, calls[call - 1], calls[call]);
       return repeats ? EditKind::replaced : EditKind::missing;

@@ -95,7 +95,81 @@ unsigned compare(const trace::Tables& tables, const trace::Signature& a,
   return out;
 }
 
+// The signature without what compare() does not look at, given that the other one records the same
+// fields.
+trace::Signature compared_part(const trace::Signature& s) {
+  trace::Signature out;
+  out.op = s.op;
+  if (s.op == trace::Op::other) out.other_op = s.other_op;
+  if (s.op != trace::Op::barrier) out.dtypes = s.dtypes;
+  if (trace::is_reduction(s.op)) out.redop = s.redop;
+  out.root = s.root;
+  switch (s.op) {  // as sizes_differ()
+    case trace::Op::all_reduce:
+    case trace::Op::reduce:
+    case trace::Op::broadcast:
+    case trace::Op::scan:
+    case trace::Op::exscan:
+      (s.in_elements == trace::kNone ? out.out_elements : out.in_elements) =
+          s.in_elements == trace::kNone ? s.out_elements : s.in_elements;
+      out.count = s.count;
+      break;
+    case trace::Op::all_gather:
+      (s.out_elements == trace::kNone ? out.in_elements : out.out_elements) =
+          s.out_elements == trace::kNone ? s.in_elements : s.out_elements;
+      break;
+    case trace::Op::gather:
+      out.in_elements = s.in_elements;
+      out.count = s.count;
+      break;
+    case trace::Op::scatter:
+      out.out_elements = s.out_elements;
+      out.count = s.count;
+      break;
+    case trace::Op::all_to_all:
+    case trace::Op::all_to_all_single:
+      if (is_uneven(s)) break;
+      [[fallthrough]];
+    case trace::Op::all_gather_into_tensor:
+    case trace::Op::reduce_scatter_tensor:
+    case trace::Op::reduce_scatter:
+      out.in_elements = s.in_elements;
+      out.out_elements = s.out_elements;
+      out.count = s.count;
+      break;
+    case trace::Op::other:
+    case trace::Op::barrier:
+    case trace::Op::finalize:
+    case trace::Op::send:
+    case trace::Op::recv:
+    case trace::Op::recv_any:
+    case trace::Op::probe:
+      break;
+  }
+  return out;
+}
+
 }  // namespace
+
+Agreement::Form Agreement::make_form(trace::SignatureId id) {
+  trace::Signature part = compared_part(tables_.signatures[id]);
+  Form out;
+  // Lists of types are compared entry by entry where both have as many.
+  const std::size_t dtypes = tables_.name_lists[part.dtypes].size();
+  if (dtypes == 0) part.dtypes = {};
+  out.recorded = static_cast<std::uint32_t>(dtypes) << 5U;
+  if (part.in_elements != trace::kNone) out.recorded |= 1U;
+  if (part.out_elements != trace::kNone) out.recorded |= 2U;
+  if (part.count != trace::kNone) out.recorded |= 4U;
+  if (part.redop.value != 0) out.recorded |= 8U;
+  if (part.root != trace::kNone) out.recorded |= 16U;
+  out.value =
+      values_
+          .intern({static_cast<std::int64_t>(part.op), part.other_op.value, part.in_elements,
+                   part.out_elements, part.count, part.dtypes.value, part.redop.value, part.root})
+          .value;
+  return out;
+}
 
 unsigned Agreement::differences(trace::SignatureId a, trace::SignatureId b) {
   if (a == b || a.value == 0 || b.value == 0) return kSame;

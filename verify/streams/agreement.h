@@ -1,14 +1,17 @@
 // Agreement: can two calls, issued by two ranks at the same index of a group's sequence, belong to
-// one collective? Equal signatures cost an integer comparison. Different ones are compared field by
-// field once, and the result is cached. A field that a source did not record agrees with
-// everything.
+// one collective? A field that a source did not record agrees with everything, so agreement is not
+// transitive. But signatures that record the same fields agree only where these are equal: each
+// gets a number once, and comparing them is comparing integers, however many different sizes a run
+// has. Others are compared field by field, and the result is kept by pair.
 //
 // Sizes are counts of elements, not shapes: all-reduces of [4,8] and [32] agree. Whether input,
 // output or both must agree depends on the operation (PyTorch, torch.distributed documentation).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "trace/run.h"
 
@@ -33,14 +36,35 @@ class Agreement {
   // an all-to-all legitimately differ between ranks: verify/matching/splits.cc judges them.
   unsigned differences(trace::SignatureId a, trace::SignatureId b);
 
+  // Whether differences() is kSame; faster.
   bool agree(trace::SignatureId a, trace::SignatureId b) {
-    return a == b || differences(a, b) == kSame;
+    if (a == b || a.value == 0 || b.value == 0) return true;
+    const Form x = form(a);
+    const Form y = form(b);
+    return x.recorded == y.recorded ? x.value == y.value : differences(a, b) == kSame;
   }
 
   const trace::Tables& tables() const { return tables_; }
 
  private:
+  // What a signature says in the fields that its operation compares. `recorded` is the set of these
+  // fields: of two signatures with equal sets, equal values agree, and no others.
+  struct Form {
+    std::uint32_t recorded = 0;
+    std::uint32_t value = 0;  // 0: not looked up yet
+  };
+
+  Form form(trace::SignatureId id) {
+    if (id.value >= forms_.size()) forms_.resize(tables_.signatures.size());
+    Form& known = forms_[id.value];
+    if (known.value == 0) known = make_form(id);
+    return known;
+  }
+  Form make_form(trace::SignatureId id);
+
   const trace::Tables& tables_;
+  std::vector<Form> forms_;  // by signature
+  Interner<trace::IntList, trace::IntListId, trace::IntListHash> values_;
   std::unordered_map<std::uint64_t, unsigned> known_;
 };
 

@@ -9,7 +9,7 @@ namespace lockstep::verify {
 
 Alignment::Alignment(const trace::Run& run, const std::vector<GroupStreams>& groups,
                      std::size_t group, const ReplayResult& where, const Modalities& modalities,
-                     Agreement& agreement)
+                     Agreement& agreement, EditBudget& budget)
     : run_(run),
       groups_(groups),
       group_index_(group),
@@ -25,7 +25,7 @@ Alignment::Alignment(const trace::Run& run, const std::vector<GroupStreams>& gro
   astray_.assign(mine.classes.size(), false);
   steps_comparable_ = compare_steps();
   judges_steps_ = steps_comparable_ && do_steps_matter();
-  edits_.emplace(run.tables, agreement, steps_comparable_);
+  edits_.emplace(run.tables, agreement, steps_comparable_, budget);
 }
 
 // Step numbers are labels that each program chooses. They are comparable where the ranks' first

@@ -41,7 +41,8 @@ class Alignment {
 
   // At the first call of each class of `groups[group]`. Keeps references to all but `group`.
   Alignment(const trace::Run& run, const std::vector<GroupStreams>& groups, std::size_t group,
-            const ReplayResult& where, const Modalities& modalities, Agreement& agreement);
+            const ReplayResult& where, const Modalities& modalities, Agreement& agreement,
+            EditBudget& budget);
 
   const trace::Run& run() const { return run_; }
   Agreement& agreement() const { return agreement_; }

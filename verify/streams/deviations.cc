@@ -19,12 +19,13 @@ constexpr std::size_t kMaxDeviations = 64;
 
 class Walker {
  public:
-  Walker(Alignment& alignment, const ReplayResult& where) : at_(alignment), where_(where) {}
+  Walker(Alignment& alignment, const ReplayResult& where, const EditBudget& budget)
+      : at_(alignment), where_(where), budget_(budget) {}
 
   // Each round looks at one call of the reference: where the classes disagree, resolve() records
   // the edit and moves the deviating cursors so that the next round compares matching calls again.
   std::vector<Deviation> walk() {
-    while (found_.size() < kMaxDeviations) {
+    while (found_.size() < kMaxDeviations && (found_.empty() || !budget_.is_spent())) {
       at_.drop_ended();
       // The last class left has nothing to be compared with. finish_ended() looks at its rest.
       if (at_.cursors().size() < 2) break;
@@ -260,6 +261,7 @@ class Walker {
 
   Alignment& at_;
   const ReplayResult& where_;
+  const EditBudget& budget_;
   std::vector<Deviation> found_;
 };
 
@@ -279,11 +281,11 @@ void turn_around(Deviation& deviation) {
 std::vector<Deviation> find_deviations(const trace::Run& run,
                                        const std::vector<GroupStreams>& groups, std::size_t group,
                                        const ReplayResult& where, const Modalities& modalities,
-                                       Agreement& agreement) {
+                                       Agreement& agreement, EditBudget& budget) {
   // One class: all members issued the same calls.
   if (groups[group].classes.size() < 2 || !groups[group].comparable) return {};
-  Alignment alignment(run, groups, group, where, modalities, agreement);
-  return Walker(alignment, where).walk();
+  Alignment alignment(run, groups, group, where, modalities, agreement, budget);
+  return Walker(alignment, where, budget).walk();
 }
 
 }  // namespace lockstep::verify

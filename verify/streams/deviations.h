@@ -12,7 +12,8 @@
 // Where a stream ends because its rank hangs, the calls that would have followed are taken from the
 // previous occurrence of the same calls: training steps repeat.
 //
-// Cost: O(calls of the distinct classes), and 64 x 64 comparisons for each kind of edit.
+// Cost: O(calls of the distinct classes), and 64 x 64 comparisons for each kind of edit, at most
+// 8,192 times in a run and then once for each class.
 #pragma once
 
 #include <cstdint>
@@ -60,11 +61,12 @@ struct Deviation {
 void turn_around(Deviation& deviation);
 
 // The deviations of one group (index `group` into `groups`), in the order of the walk; at most 64
-// distinct ones. `where` says which ranks wait: a shorter stream of a waiting rank is no
+// distinct ones, and no more than the first place where calls differ once the budget is spent.
+// `where` says which ranks wait: a shorter stream of a waiting rank is no
 // deviation. Empty where all members issued the same calls or the streams are not comparable.
 std::vector<Deviation> find_deviations(const trace::Run& run,
                                        const std::vector<GroupStreams>& groups, std::size_t group,
                                        const ReplayResult& where, const Modalities& modalities,
-                                       Agreement& agreement);
+                                       Agreement& agreement, EditBudget& budget);
 
 }  // namespace lockstep::verify

@@ -14,64 +14,87 @@ namespace {
 
 using EditScriptKind = FirstEdit::Kind;
 
-// The best script for the rest of both sequences from one pair of indexes.
-struct Cell {
-  // Half of the maximum: larger than any script, and adding a cost to it cannot overflow.
-  std::size_t cost = std::numeric_limits<std::size_t>::max() / 2;
-  std::size_t agreement = 0;
-  enum class Step : std::uint8_t { end, agree, replace, swap, miss, add } step = Step::end;
+enum class Step : std::uint8_t { end, agree, replace, swap, miss, add };
+
+// What a script costs, and how many elements agree in it, as one number: of two scripts, the lower
+// one is better.
+class Score {
+ public:
+  constexpr Score() = default;  // worse than every script
+  constexpr explicit Score(std::size_t cost) : value_((std::uint64_t{cost} << 32U) | kNoneAgrees) {}
+  constexpr Score plus(std::uint64_t cost, std::uint64_t agreement) const {
+    Score out = *this;
+    out.value_ += (cost << 32U) - agreement;
+    return out;
+  }
+  std::size_t cost() const { return value_ >> 32U; }
+  std::size_t agreement() const { return kNoneAgrees - static_cast<std::uint32_t>(value_); }
+  friend bool operator<(Score a, Score b) { return a.value_ < b.value_; }
+
+ private:
+  static constexpr std::uint32_t kNoneAgrees = std::numeric_limits<std::uint32_t>::max();
+  std::uint64_t value_ = std::numeric_limits<std::uint64_t>::max();
 };
 
-// The table of the dynamic program. Filled from the ends backwards, so that at(0, 0) holds the
-// first edit directly; the usual forward direction would need a walk back.
+// The table of the dynamic program. Filled from the ends backwards, so that step(0, 0) is the first
+// edit; the usual forward direction would need a walk back. Of scores it keeps three rows.
 class Table {
  public:
   explicit Table(const EditProblem& problem)
-      : problem_(problem), cells_((problem.reference + 1) * (problem.deviant + 1)) {
+      : problem_(problem),
+        width_(problem.deviant + 1),
+        steps_((problem.reference + 1) * width_),
+        row_(width_),
+        below_(width_),
+        second_below_(width_) {
     for (std::size_t i = problem.reference + 1; i-- > 0;) {
-      for (std::size_t j = problem.deviant + 1; j-- > 0;) at(i, j) = best(i, j);
+      second_below_.swap(below_);
+      below_.swap(row_);
+      fill_row(i);
     }
   }
 
-  Cell& at(std::size_t i, std::size_t j) { return cells_[i * (problem_.deviant + 1) + j]; }
+  Score score() const { return row_[0]; }
+  Step step(std::size_t i, std::size_t j) const { return steps_[i * width_ + j]; }
 
  private:
-  // The cheapest script from reference element i and deviant element j to the end.
-  Cell best(std::size_t i, std::size_t j) {
+  // The cheapest scripts from reference element i and each deviant element to the end.
+  void fill_row(std::size_t i) {
     // One side is used up: the rest of the other costs something only where the side really ended,
     // and was not just cut off.
-    if (j == problem_.deviant) {
-      return {i < problem_.owed ? problem_.owed - i : 0, 0, Cell::Step::end};
-    }
+    row_[problem_.deviant] = Score(i < problem_.owed ? problem_.owed - i : 0);
     if (i == problem_.reference) {
-      return {problem_.reference_ends ? problem_.deviant - j : 0, 0, Cell::Step::end};
+      for (std::size_t j = 0; j < problem_.deviant; ++j)
+        row_[j] = Score(problem_.reference_ends ? problem_.deviant - j : 0);
+      return;
     }
-    Cell out;
-    // Strictly better only: of equal scripts the one considered first stays, which gives the order
-    // replacement, swap, omission, addition.
-    const auto consider = [&](const Cell& rest, std::size_t cost, std::size_t agreement,
-                              Cell::Step step) {
-      const std::size_t total = rest.cost + cost;
-      const std::size_t agreed = rest.agreement + agreement;
-      if (total < out.cost || (total == out.cost && agreed > out.agreement)) {
-        out = {total, agreed, step};
-      }
-    };
-    if (problem_.same(i, j)) consider(at(i + 1, j + 1), 0, 1, Cell::Step::agree);
-    consider(at(i + 1, j + 1), problem_.replacement(i, j), 0, Cell::Step::replace);
-    // Both calls of the reference must have been recorded: a swap with a predicted call would blame
-    // the deviant for an order that nobody saw.
-    if (i + 1 < problem_.seen && j + 1 < problem_.deviant && problem_.same(i, j + 1) &&
-        problem_.same(i + 1, j)) {
-      consider(at(i + 2, j + 2), 1, 2, Cell::Step::swap);
+    const std::uint8_t* const costs = &problem_.costs[i * problem_.deviant];
+    for (std::size_t j = problem_.deviant; j-- > 0;) {
+      Score best = below_[j + 1].plus(costs[j], costs[j] == 0 ? 1 : 0);
+      Step step = costs[j] == 0 ? Step::agree : Step::replace;
+      // Strictly better only: of equal scripts the one considered first stays, which gives the
+      // order replacement, swap, omission, addition.
+      const auto consider = [&](Score score, Step other) {
+        if (!(score < best)) return;
+        best = score;
+        step = other;
+      };
+      // Both calls of the reference must have been recorded: a swap with a predicted call would
+      // blame the deviant for an order that nobody saw.
+      if (j + 1 < problem_.deviant && costs[j + 1] == 0 && i + 1 < problem_.seen &&
+          problem_.same(i + 1, j))
+        consider(second_below_[j + 2].plus(1, 2), Step::swap);
+      consider(below_[j].plus(1, 0), Step::miss);
+      consider(row_[j + 1].plus(1, 0), Step::add);
+      row_[j] = best;
+      steps_[i * width_ + j] = step;
     }
-    consider(at(i + 1, j), 1, 0, Cell::Step::miss);
-    consider(at(i, j + 1), 1, 0, Cell::Step::add);
-    return out;
   }
 
   const EditProblem& problem_;
-  std::vector<Cell> cells_;
+  const std::size_t width_;
+  std::vector<Step> steps_;
+  std::vector<Score> row_, below_, second_below_;  // of reference element i, i + 1, i + 2
 };
 
 // Whether `count` elements in a row, added by the deviant or left out by it, explain all that is
@@ -104,34 +127,34 @@ std::optional<FirstEdit> row_instead_of_swap(const EditProblem& problem, std::si
 FirstEdit first_edit(const EditProblem& problem) {
   LOCKSTEP_CHECK(problem.reference > 0 && problem.deviant > 0, "an edit of nothing");
   LOCKSTEP_CHECK(problem.seen <= problem.reference, "more seen than there is");
-  Table table(problem);
-  const Cell& first = table.at(0, 0);
+  LOCKSTEP_CHECK(problem.costs.size() == problem.reference * problem.deviant, "pairs without cost");
+  const Table table(problem);
   FirstEdit out;
-  out.cost = first.cost;
-  out.agreement = first.agreement;
+  out.cost = table.score().cost();
+  out.agreement = table.score().agreement();
   // An omission or addition takes along those that follow directly: three calls left out in a row
   // are one edit of count 3.
-  switch (first.step) {
-    case Cell::Step::swap:
-      if (const auto row = row_instead_of_swap(problem, first.cost)) return *row;
+  switch (table.step(0, 0)) {
+    case Step::swap:
+      if (const auto row = row_instead_of_swap(problem, out.cost)) return *row;
       out.kind = EditScriptKind::swapped;
       out.count = 2;
       break;
-    case Cell::Step::miss:
+    case Step::miss:
       out.kind = EditScriptKind::missing;
-      while (out.count < problem.reference && table.at(out.count, 0).step == Cell::Step::miss) {
+      while (out.count < problem.reference && table.step(out.count, 0) == Step::miss) {
         ++out.count;
       }
       break;
-    case Cell::Step::add:
+    case Step::add:
       out.kind = EditScriptKind::extra;
-      while (out.count < problem.deviant && table.at(0, out.count).step == Cell::Step::add) {
+      while (out.count < problem.deviant && table.step(0, out.count) == Step::add) {
         ++out.count;
       }
       break;
-    case Cell::Step::agree:
-    case Cell::Step::replace:
-    case Cell::Step::end:
+    case Step::agree:
+    case Step::replace:
+    case Step::end:
       break;
   }
   return out;
@@ -143,12 +166,16 @@ namespace {
 // omissions are found by far_shift().
 constexpr std::size_t kWindow = 64;
 
+bool is_same_step(const Token& a, const Token& b, bool with_step) {
+  return !with_step || a.step == b.step || a.step == trace::kNone || b.step == trace::kNone;
+}
+
 }  // namespace
 
 bool same_call(Agreement& agreement, const Token& a, const Token& b, bool with_step) {
   if (!agreement.agree(a.signature, b.signature)) return false;
   if (a.what != b.what && a.what.value != 0 && b.what.value != 0) return false;
-  return !with_step || a.step == b.step || a.step == trace::kNone || b.step == trace::kNone;
+  return is_same_step(a, b, with_step);
 }
 
 Edit EditFinder::find(Side ref, Side dev) {
@@ -247,10 +274,15 @@ bool EditFinder::agrees_after(const Edit& edit, const Side& ref, const Side& dev
 }
 
 Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
+  if (budget_.left > 0) --budget_.left;
   EditProblem problem;
-  while (problem.reference < kWindow && ref.sequence.ahead(ref.next + problem.reference)) {
-    ++problem.reference;
+  std::vector<Token> expected;
+  while (expected.size() < kWindow) {
+    const auto next = ref.sequence.ahead(ref.next + expected.size());
+    if (!next) break;
+    expected.push_back(*next);
   }
+  problem.reference = expected.size();
   problem.deviant = std::min(kWindow, dev.left());
   problem.seen = std::min(problem.reference, ref.left());
   // A program finished within the window: what the deviant does not answer of the reference's
@@ -261,12 +293,10 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
     problem.reference_ends = ref.ended;
     if (ref.ended) problem.reference = ref.left();
   }
-  problem.same = [&](std::size_t x, std::size_t y) {
-    return match(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));
-  };
-  problem.replacement = [&](std::size_t x, std::size_t y) {
-    return replacement_cost(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));
-  };
+  std::vector<Token> got;
+  for (std::size_t j = 0; j < problem.deviant; ++j) got.push_back(dev.sequence.token(dev.next + j));
+  problem.compare_all(
+      [&](std::size_t i, std::size_t j) { return cost_instead(expected[i], got[j]); });
   const FirstEdit first = first_edit(problem);
   // Nothing in the window agrees: the sequences may be shifted by more calls than it holds, or by
   // more than there are calls of the deviant, so that it is cheaper to replace them all.
@@ -290,18 +320,23 @@ std::optional<Edit> EditFinder::far_shift(const Side& ref, const Side& dev) {
   // Two consecutive calls must match, because a single one (a barrier) recurs by chance.
   const Token got = dev.token();
   const Token then = dev.sequence.token(dev.next + 1);
+  // Beyond the recorded calls the same ones recur, in other steps: one period shows them all.
+  bool is_any_alike = false;
   for (std::size_t n = 1; n <= Sequence::kHistory; ++n) {
     const auto there = ref.sequence.ahead(ref.next + n);
-    if (!there) break;
+    if (!there || (!is_any_alike && n >= ref.left() + ref.sequence.period())) break;
+    if (!same_call(agreement_, *there, got, /*with_step=*/false)) continue;
+    is_any_alike = true;
+    if (!match(*there, got)) continue;
     const auto second = ref.sequence.ahead(ref.next + n + 1);
     // Only recorded calls of the reference can be reported as left out.
-    if (match(*there, got) && second && match(*second, then))
-      return Edit{EditKind::missing, std::min(n, ref.left())};
+    if (second && match(*second, then)) return Edit{EditKind::missing, std::min(n, ref.left())};
   }
   const Token expected = ref.token();
+  const auto second = ref.sequence.ahead(ref.next + 1);
+  if (!second) return std::nullopt;
   for (std::size_t n = kWindow; n <= Sequence::kHistory && n + 1 < dev.left(); ++n) {
-    const auto second = ref.sequence.ahead(ref.next + 1);
-    if (match(expected, dev.sequence.token(dev.next + n)) && second &&
+    if (match(expected, dev.sequence.token(dev.next + n)) &&
         match(*second, dev.sequence.token(dev.next + n + 1))) {
       return Edit{EditKind::extra, n};
     }
@@ -364,20 +399,25 @@ bool EditFinder::comes_from_a_new_line(const Side& ref, const Side& dev) {
 // A plausible replacement has the same parameters in another form, or the same form with other
 // parameters: cost 1. Both at once cost as much as an omission and an addition: 2. So do two calls
 // without any such difference, which differ in their step alone.
-std::size_t EditFinder::replacement_cost(const Token& a, const Token& b) {
+std::uint8_t EditFinder::cost_instead(const Token& a, const Token& b) {
   const bool same_form = agreement_.agree(a.signature, b.signature);
   const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
-  return same_form == same_identity ? 2 : 1;
+  if (same_form != same_identity) return 1;
+  return same_form && is_same_step(a, b, with_step_) ? 0 : 2;
 }
 
 std::optional<Token> Sequence::ahead(std::size_t i) {
   if (i < size()) return token(i);
-  if (!repetition_) repetition_ = find_repetition(size());
-  if (*repetition_ == 0) return std::nullopt;
+  if (period() == 0) return std::nullopt;
   // Go back by whole periods to a recorded index: with period 3 and size 7, index 7 is predicted
   // from 4, index 10 from 4 as well, two rounds back.
-  const std::size_t rounds = (i - size()) / *repetition_ + 1;
-  return repeated(i - rounds * *repetition_, rounds, *repetition_, size());
+  const std::size_t rounds = (i - size()) / *period_ + 1;
+  return repeated(i - rounds * *period_, rounds, *period_, size());
+}
+
+std::size_t Sequence::period() {
+  if (!period_) period_ = find_repetition(size());
+  return *period_;
 }
 
 Token Sequence::repeated(std::size_t i, std::size_t rounds, std::size_t period,

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -50,6 +49,10 @@ class Sequence {
   // O(kHistory · kSuffix) on the first call beyond the end, O(1) afterwards.
   std::optional<Token> ahead(std::size_t i);
 
+  // How many calls recur beyond the end, but for their steps; 0 where the past does not repeat.
+  // O(kHistory · kSuffix) on the first call.
+  std::size_t period();
+
   // The call that the sequence's own past predicts at i, recorded or not; nothing where the past
   // does not repeat. O(kHistory · kSuffix).
   std::optional<Token> habit(std::size_t i);
@@ -88,17 +91,17 @@ class Sequence {
   const std::vector<trace::Call>& calls_;
   const Stream& stream_;
   Agreement& agreement_;
-  std::optional<std::size_t> repetition_;  // the period beyond the end; computed on first use
+  std::optional<std::size_t> period_;  // beyond the end; computed on first use
 };
 
 // The first edit of the cheapest script that turns one sequence into another.
 //
-// Sequences are given by their lengths and a comparison of indexes, so this knows nothing of calls.
-// Costs: 1 for each element left out or added, 1 for two neighbours swapped (both count as
-// agreeing), and the caller's cost for a replacement. Among the cheapest scripts, the one with the
-// most agreeing elements wins; then the one that begins with a replacement, a swap, an omission, an
-// addition, in this order. A swap that another change follows gives way to a single row of
-// additions or omissions that costs no more and explains all.
+// Sequences are given by their lengths and what each pair of indexes costs, so this knows nothing
+// of calls. Costs: 1 for each element left out or added, 1 for two neighbours swapped (both count
+// as agreeing), and the caller's cost for a replacement. Among the cheapest scripts, the one with
+// the most agreeing elements wins; then the one that begins with a replacement, a swap, an
+// omission, an addition, in this order. A swap that another change follows gives way to a single
+// row of additions or omissions that costs no more and explains all.
 //
 // Wagner and Fischer, "The String-to-String Correction Problem", JACM 1974, with the transposition
 // of Lowrance and Wagner (1975). O(reference · deviant) time and space: callers bound the lengths.
@@ -113,8 +116,18 @@ struct EditProblem {
   // Whether the deviant's elements after the reference's end are additions. False where it is
   // unknown how the reference continues: they cost nothing.
   bool reference_ends = false;
-  std::function<bool(std::size_t, std::size_t)> same;  // reference i and deviant j agree
-  std::function<std::size_t(std::size_t, std::size_t)> replacement;  // cost of j instead of i
+  // For each pair (i of the reference, j of the deviant), i first: 0 where they agree, else what it
+  // costs to replace i by j, 1 or more.
+  std::vector<std::uint8_t> costs;
+
+  bool same(std::size_t i, std::size_t j) const { return costs[i * deviant + j] == 0; }
+  // Sets `costs` by comparing each pair once; requires that the lengths are set.
+  template <typename Compare>
+  void compare_all(Compare&& cost) {
+    costs.resize(reference * deviant);
+    for (std::size_t i = 0; i < reference; ++i)
+      for (std::size_t j = 0; j < deviant; ++j) costs[i * deviant + j] = cost(i, j);
+  }
 };
 
 struct FirstEdit {
@@ -150,11 +163,20 @@ struct Edit {
 // and, with `with_step`, belong to the same step. What was not recorded agrees with everything.
 bool same_call(Agreement& agreement, const Token& a, const Token& b, bool with_step);
 
+// How many edits are still searched in a run. Where all are used up, so many calls differ that the
+// ranks' programs have little in common, and a list of the differences helps nobody: then the first
+// one of each group is enough. So a job of random calls costs what reading it does.
+struct EditBudget {
+  std::size_t left = 8192;
+
+  bool is_spent() const { return left == 0; }
+};
+
 class EditFinder {
  public:
-  // `with_step`: steps are comparable between the ranks. Keeps references to the other two.
-  EditFinder(const trace::Tables& tables, Agreement& agreement, bool with_step)
-      : tables_(tables), agreement_(agreement), with_step_(with_step) {}
+  // `with_step`: steps are comparable between the ranks. Keeps references to the other three.
+  EditFinder(const trace::Tables& tables, Agreement& agreement, bool with_step, EditBudget& budget)
+      : tables_(tables), agreement_(agreement), with_step_(with_step), budget_(budget) {}
 
   // A position in a sequence. `ended`: the rank's program finished, so no further calls follow.
   struct Side {
@@ -167,7 +189,8 @@ class EditFinder {
   };
 
   // Requires that both sides have a call at their position, and that the two do not match.
-  // O(64 · 64), less where the same pair of calls was explained before.
+  // O(64 · 64), less where the same pair of calls was explained before. Each search is taken from
+  // the budget, but none is refused.
   Edit find(Side reference, Side deviant);
 
  private:
@@ -194,13 +217,15 @@ class EditFinder {
   // Whether the deviant hangs in such a call from a line of the program that neither side issued a
   // call from before, and knows the line of the reference's call: it came to a call of its own.
   bool comes_from_a_new_line(const Side& ref, const Side& dev);
+  // 0 where the two calls match; else what it costs to replace one by the other.
+  std::uint8_t cost_instead(const Token& a, const Token& b);
   // How many calls the reference issues, or is predicted to issue, before one like this.
   std::optional<std::size_t> calls_until(const Side& ref, const Token& like);
-  std::size_t replacement_cost(const Token& a, const Token& b);
 
   const trace::Tables& tables_;
   Agreement& agreement_;
   const bool with_step_;
+  EditBudget& budget_;
   // Edits by the pair of calls that they explained: a deviant often does the same in every step.
   std::map<std::tuple<trace::SignatureId, trace::NameListId, trace::SignatureId, trace::NameListId>,
            Edit>

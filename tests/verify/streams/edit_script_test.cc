@@ -18,8 +18,9 @@ std::string edit(const std::string& reference, const std::string& deviant,
     problem.owed = reference.size();
     problem.reference_ends = true;
   }
-  problem.same = [&](std::size_t i, std::size_t j) { return reference[i] == deviant[j]; };
-  problem.replacement = [](std::size_t, std::size_t) { return std::size_t{1}; };
+  problem.compare_all([&](std::size_t i, std::size_t j) {
+    return reference[i] == deviant[j] ? std::uint8_t{0} : std::uint8_t{1};
+  });
   const FirstEdit first = first_edit(problem);
   switch (first.kind) {
     case FirstEdit::Kind::replaced:
@@ -66,8 +67,9 @@ TEST(EditScript, ASwapNeedsBothCallsToBeThere) {
   problem.deviant = 2;
   const std::string reference = "ab";
   const std::string deviant = "ba";
-  problem.same = [&](std::size_t i, std::size_t j) { return reference[i] == deviant[j]; };
-  problem.replacement = [](std::size_t, std::size_t) { return std::size_t{1}; };
+  problem.compare_all([&](std::size_t i, std::size_t j) {
+    return reference[i] == deviant[j] ? std::uint8_t{0} : std::uint8_t{1};
+  });
   EXPECT_EQ(first_edit(problem).kind, FirstEdit::Kind::missing);
 }
 

@@ -20,15 +20,13 @@ namespace lockstep::verify {
 
 namespace {
 
-// Why ranks hang that issued every call over NCCL, where the order of the calls alone may tell: the
-// kernels of a device may keep each other from running. Nothing where all ranks issued their
-// collectives, and with `receives` these too, in one order. One replay, O(events).
-std::optional<Finding> deadlock_of_serial_devices(const Context& context, bool receives) {
+// A cycle of calls whose kernels keep each other from running, if devices run these one
+// after the other. One replay, O(events).
+std::optional<Finding> deadlock_of_serial(const Context& context, ReplayOptions::Serial kernels) {
   ReplayOptions options;
   options.semantics = context.semantics;
   options.follow_record = false;
-  options.serial = true;
-  options.serial_receives = receives;
+  options.serial = kernels;
   const ReplayResult where = replay(context.run, context.groups, context.agreement, options);
   const Context serial{context.run, context.groups,   where, context.modalities, context.agreement,
                        false,       context.semantics};
@@ -42,6 +40,21 @@ std::optional<Finding> deadlock_of_serial_devices(const Context& context, bool r
     return f;
   }
   return std::nullopt;
+}
+
+// Why ranks hang that issued every call over NCCL, where the order of the calls alone may tell.
+//
+// Two replays, because receives are the bolder assumption: a program that posts its receives early
+// may have room for both kernels, so they are not to hide a cycle of collectives, which needs no
+// message. Where some member never issued a call, its order after a receive explains nothing.
+// Nothing where all ranks issued these calls in one order. O(events).
+std::optional<Finding> deadlock_of_serial_devices(const Context& context) {
+  using Serial = ReplayOptions::Serial;
+  if (auto deadlock = deadlock_of_serial(context, Serial::collectives)) return deadlock;
+  const bool all_issued =
+      std::all_of(context.where.wait_points.begin(), context.where.wait_points.end(),
+                  [](const WaitPoint& point) { return point.missing.empty(); });
+  return all_issued ? deadlock_of_serial(context, Serial::collectives_and_receives) : std::nullopt;
 }
 
 // Ranks that a watchdog ended although they wait in no call, nobody waits for them, and no other
@@ -58,13 +71,7 @@ std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& q
   if (hung.empty()) return std::nullopt;
   if (context.semantics == CallSemantics::nccl &&
       !records_completion(context.run, context.semantics)) {
-    if (auto deadlock = deadlock_of_serial_devices(context, /*receives=*/false)) return deadlock;
-    const bool all_issued =
-        std::all_of(context.where.wait_points.begin(), context.where.wait_points.end(),
-                    [](const WaitPoint& point) { return point.missing.empty(); });
-    if (all_issued) {
-      if (auto deadlock = deadlock_of_serial_devices(context, /*receives=*/true)) return deadlock;
-    }
+    if (auto deadlock = deadlock_of_serial_devices(context)) return deadlock;
     questions.undecided.push_back(
         fmt::format("{} hung, every call was issued by all its {}members, and completions were not "
                     "recorded: a device, the network, or the hosts themselves may be stuck",

@@ -111,7 +111,7 @@ void Advance::advance(std::uint32_t r, Ready& ready) {
         if (blocks_at_issue(r, event.index)) state.batch.push_back(event.index);
         break;
       case trace::EventKind::wait:
-        if (!options_.serial) state.batch.push_back(event.index);
+        if (options_.serial == ReplayOptions::Serial::none) state.batch.push_back(event.index);
         break;
       case trace::EventKind::exception: {
         const auto& mark = trace.exceptions[event.index];
@@ -136,8 +136,15 @@ void Advance::advance(std::uint32_t r, Ready& ready) {
 }
 
 bool Advance::blocks_at_issue(std::uint32_t r, std::uint32_t c) const {
-  if (!options_.serial) return !call(r, c).has(trace::kAsync);
-  return !is_message(r, c) || (options_.serial_receives && signature(r, c).op == trace::Op::recv);
+  switch (options_.serial) {
+    case ReplayOptions::Serial::none:
+      return !call(r, c).has(trace::kAsync);
+    case ReplayOptions::Serial::collectives:
+      return !is_message(r, c);
+    case ReplayOptions::Serial::collectives_and_receives:
+      return !is_message(r, c) || signature(r, c).op == trace::Op::recv;
+  }
+  return false;
 }
 
 // Whether the rank has passed all calls that it has to wait for now.

@@ -101,10 +101,11 @@ struct ReplayOptions {
   // The job hung: ranks without an end mark hang where their traces end, and what one side of a
   // message saw completed, the other side saw completed, too.
   bool hung = false;
-  // A device has room for one kernel: a rank waits in each collective before it goes on to the
-  // next. Messages and waits block nobody. With `follow_record` false.
-  bool serial = false;
-  bool serial_receives = false;  // with `serial`: a rank waits in its receives as well
+  // Which kernels a device runs one after the other: a rank waits in each of these calls before it
+  // goes on to the next call, and neither in others nor where it waits for a call. Other than
+  // `none` with `follow_record` false.
+  enum class Serial : std::uint8_t { none, collectives, collectives_and_receives };
+  Serial serial = Serial::none;
 };
 
 struct ReplayResult {

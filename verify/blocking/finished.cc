@@ -382,17 +382,23 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
 }
 
 bool ended_within_round(const Context& context, const WaitPoint& point) {
-  const CallRef call = waiting_call(context, point.waiting[0]);
-  const auto stopped_before = [&](std::uint32_t r) {
-    return context.run.ranks[r].calls.size() == call.call &&
-           common_start(context.run, context.agreement, r, call.rank) == call.call;
-  };
-  if (std::none_of(point.missing.begin(), point.missing.end(), stopped_before)) return false;
-  const bool is_of_step =
-      std::all_of(point.missing.begin(), point.missing.end(), [&](std::uint32_t r) {
-        return do_counts_tell(context.run, context.agreement, call.rank, r, call);
-      });
-  return is_of_step || is_within(context, call);
+  // Ranks that wait may have other programs than those that finished, as stages of a pipeline have,
+  // and each of them the program of another one. So many are asked.
+  constexpr std::size_t kWaitingAsked = 16;
+  for (std::size_t i = 0; i < point.waiting.size() && i < kWaitingAsked; ++i) {
+    const CallRef call = waiting_call(context, point.waiting[i]);
+    const auto stopped_before = [&](std::uint32_t r) {
+      return context.run.ranks[r].calls.size() == call.call &&
+             common_start(context.run, context.agreement, r, call.rank) == call.call;
+    };
+    if (std::none_of(point.missing.begin(), point.missing.end(), stopped_before)) continue;
+    const bool is_of_step =
+        std::all_of(point.missing.begin(), point.missing.end(), [&](std::uint32_t r) {
+          return do_counts_tell(context.run, context.agreement, call.rank, r, call);
+        });
+    return is_of_step || is_within(context, call);
+  }
+  return false;
 }
 
 bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {

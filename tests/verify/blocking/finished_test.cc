@@ -1,5 +1,7 @@
 // Ranks that finished while another one waits for them: who went on too long, or ended too early.
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -81,6 +83,34 @@ TEST(Finished, ARankForWhichOthersWaitInAnotherCallLeftItOut) {
                      groups + past(3) + "recv peer=3 n=8; clean", groups + prompts(0, 4) + "clean",
                      groups + prompts(1, 3) + "send peer=1 n=8; send peer=1 n=8 open; hung"}),
               HasSubstr("culprits=1"));
+}
+
+// Five stages of a pipeline, whose rounds end with a reduction of all. Ranks 0 and 1 make one more
+// reduction, after the messages of a round or, with `last`, after that.
+std::string stages_that_finish_without(const std::string& last) {
+  std::vector<std::string> out;
+  for (int r = 0; r < 5; ++r) {
+    std::string passes = "recv peer=P n=8; send peer=N n=8; recv peer=N n=8; send peer=P n=8; ";
+    if (r == 0) passes = "send peer=N n=8; recv peer=N n=8; ";
+    if (r == 4) passes = "recv peer=P n=8; send peer=P n=8; ";
+    for (std::size_t at; (at = passes.find_first_of("PN")) != std::string::npos;)
+      passes.replace(at, 1, std::to_string(passes[at] == 'P' ? r - 1 : r + 1));
+    const std::string end = r < 2 ? "all_reduce n=4 open; hung" : "clean";
+    out.push_back("backend nccl; " + repeated(passes + "all_reduce n=4; ", 2) +
+                  (last.empty() ? passes : last) + end);
+  }
+  return judge(out);
+}
+
+// Rank 0 runs no program of those that finished, but rank 1 does: they ended before a call that
+// came at the end of each of their rounds.
+TEST(Finished, OfStagesThatEndWithinARoundMostMayHaveLeftOutACall) {
+  EXPECT_THAT(stages_that_finish_without(""), Not(HasSubstr("culprits=0,1")));
+}
+
+// The rounds were over: the few made one call more.
+TEST(Finished, OfStagesThatEndWithARoundTheFewWentOn) {
+  EXPECT_THAT(stages_that_finish_without(" "), HasSubstr("culprits=0,1"));
 }
 
 }  // namespace

@@ -40,11 +40,24 @@ bool is_uneven(const trace::Signature& s) {
          known_and_different(s.in_elements, s.out_elements);
 }
 
-bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
-  const bool in = known_and_different(a.in_elements, b.in_elements);
-  const bool out = known_and_different(a.out_elements, b.out_elements);
-  const bool count = known_and_different(a.count, b.count);
-  switch (a.op) {
+// What of `s` decides whether it and `other` belong to one collective, where both record it. The
+// other fields mean different things in different operations: comparing them says nothing.
+trace::Signature compared_part(const trace::Signature& s, const trace::Signature& other) {
+  trace::Signature out;
+  out.op = s.op;
+  if (s.op == trace::Op::other) out.other_op = s.other_op;
+  // A barrier's tensor is the backend's own; recorders show it or not.
+  if (s.op != trace::Op::barrier) out.dtypes = s.dtypes;
+  if (trace::is_reduction(s.op)) out.redop = s.redop;
+  out.root = s.root;
+
+  const auto in_both = [](std::int64_t mine, std::int64_t theirs) {
+    return theirs == trace::kNone ? trace::kNone : mine;
+  };
+  const std::int64_t in_elements = in_both(s.in_elements, other.in_elements);
+  const std::int64_t out_elements = in_both(s.out_elements, other.out_elements);
+  const std::int64_t count = in_both(s.count, other.count);
+  switch (s.op) {
     case trace::Op::all_reduce:
     case trace::Op::reduce:
     case trace::Op::broadcast:
@@ -52,90 +65,35 @@ bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
     case trace::Op::exscan:
       // The output has the input's size, or exists on the root alone. It decides only where no
       // input was recorded.
-      return in || count || (a.in_elements == trace::kNone && b.in_elements == trace::kNone && out);
-    case trace::Op::all_gather_into_tensor:
-    case trace::Op::reduce_scatter_tensor:
-    case trace::Op::reduce_scatter:
-      return in || out || count;
+      out.in_elements = in_elements;
+      if (in_elements == trace::kNone) out.out_elements = out_elements;
+      out.count = count;
+      break;
     case trace::Op::all_gather:
       // Uneven inputs are legal if every rank's list of outputs has the matching sizes. So the
       // inputs decide only where an output is unknown.
-      return out || (in && (a.out_elements == trace::kNone || b.out_elements == trace::kNone));
+      out.out_elements = out_elements;
+      if (out_elements == trace::kNone) out.in_elements = in_elements;
+      break;
     case trace::Op::gather:
-      return in || count;
+      out.in_elements = in_elements;
+      out.count = count;
+      break;
     case trace::Op::scatter:
-      return out || count;
+      out.out_elements = out_elements;
+      out.count = count;
+      break;
     case trace::Op::all_to_all:
     case trace::Op::all_to_all_single:
       // Split evenly, all sizes must be equal.
-      return !is_uneven(a) && !is_uneven(b) && (in || out || count);
-    case trace::Op::other:
-    case trace::Op::barrier:
-    case trace::Op::finalize:
-    case trace::Op::send:
-    case trace::Op::recv:
-    case trace::Op::recv_any:
-    case trace::Op::probe:
-      return false;
-  }
-  return false;
-}
-
-unsigned compare(const trace::Tables& tables, const trace::Signature& a,
-                 const trace::Signature& b) {
-  // The other fields mean different things in different operations: comparing them says nothing.
-  if (a.op != b.op || (a.op == trace::Op::other && a.other_op != b.other_op)) return kDifferentOp;
-  unsigned out = kSame;
-  if (sizes_differ(a, b)) out |= kDifferentSize;
-  // A barrier's tensor is the backend's own; recorders show it or not.
-  if (a.op != trace::Op::barrier && dtypes_differ(tables, a.dtypes, b.dtypes))
-    out |= kDifferentDtype;
-  if (trace::is_reduction(a.op) && known_and_different(a.redop, b.redop)) out |= kDifferentRedop;
-  if (known_and_different(a.root, b.root)) out |= kDifferentRoot;
-  return out;
-}
-
-// The signature without what compare() does not look at, given that the other one records the same
-// fields.
-trace::Signature compared_part(const trace::Signature& s) {
-  trace::Signature out;
-  out.op = s.op;
-  if (s.op == trace::Op::other) out.other_op = s.other_op;
-  if (s.op != trace::Op::barrier) out.dtypes = s.dtypes;
-  if (trace::is_reduction(s.op)) out.redop = s.redop;
-  out.root = s.root;
-  switch (s.op) {  // as sizes_differ()
-    case trace::Op::all_reduce:
-    case trace::Op::reduce:
-    case trace::Op::broadcast:
-    case trace::Op::scan:
-    case trace::Op::exscan:
-      (s.in_elements == trace::kNone ? out.out_elements : out.in_elements) =
-          s.in_elements == trace::kNone ? s.out_elements : s.in_elements;
-      out.count = s.count;
-      break;
-    case trace::Op::all_gather:
-      (s.out_elements == trace::kNone ? out.in_elements : out.out_elements) =
-          s.out_elements == trace::kNone ? s.in_elements : s.out_elements;
-      break;
-    case trace::Op::gather:
-      out.in_elements = s.in_elements;
-      out.count = s.count;
-      break;
-    case trace::Op::scatter:
-      out.out_elements = s.out_elements;
-      out.count = s.count;
-      break;
-    case trace::Op::all_to_all:
-    case trace::Op::all_to_all_single:
       if (is_uneven(s)) break;
       [[fallthrough]];
     case trace::Op::all_gather_into_tensor:
     case trace::Op::reduce_scatter_tensor:
     case trace::Op::reduce_scatter:
-      out.in_elements = s.in_elements;
-      out.out_elements = s.out_elements;
-      out.count = s.count;
+      out.in_elements = in_elements;
+      out.out_elements = out_elements;
+      out.count = count;
       break;
     case trace::Op::other:
     case trace::Op::barrier:
@@ -146,13 +104,29 @@ trace::Signature compared_part(const trace::Signature& s) {
     case trace::Op::probe:
       break;
   }
+  return out;
+}
+
+unsigned compare(const trace::Tables& tables, const trace::Signature& a,
+                 const trace::Signature& b) {
+  const trace::Signature x = compared_part(a, b);
+  const trace::Signature y = compared_part(b, a);
+  if (x.op != y.op || x.other_op != y.other_op) return kDifferentOp;
+  unsigned out = kSame;
+  if (known_and_different(x.in_elements, y.in_elements) ||
+      known_and_different(x.out_elements, y.out_elements) || known_and_different(x.count, y.count))
+    out |= kDifferentSize;
+  if (dtypes_differ(tables, x.dtypes, y.dtypes)) out |= kDifferentDtype;
+  if (known_and_different(x.redop, y.redop)) out |= kDifferentRedop;
+  if (known_and_different(x.root, y.root)) out |= kDifferentRoot;
   return out;
 }
 
 }  // namespace
 
 Agreement::Form Agreement::make_form(trace::SignatureId id) {
-  trace::Signature part = compared_part(tables_.signatures[id]);
+  const trace::Signature& whole = tables_.signatures[id];
+  trace::Signature part = compared_part(whole, whole);
   Form out;
   // Lists of types are compared entry by entry where both have as many.
   const std::size_t dtypes = tables_.name_lists[part.dtypes].size();

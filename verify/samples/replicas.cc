@@ -94,17 +94,23 @@ std::vector<std::optional<double>> data_sets(const trace::Run& run) {
   return out;
 }
 
-// Divides sets whose ranks read different data sets.
+// Divides sets whose ranks read different data sets. A rank that did not say what it reads stays
+// with the others where these agree, and is compared with nobody where they do not.
 void divide_by_data(const trace::Run& run, Replicas& replicas) {
   const std::vector<std::optional<double>> read = data_sets(run);
   const auto differ = [&](std::uint32_t a, std::uint32_t b) {
     return read[a] && read[b] && *read[a] != *read[b];
   };
   std::vector<std::vector<std::uint32_t>> divided;
-  for (const std::vector<std::uint32_t>& set : replicas.sets) {
-    std::map<std::optional<double>, std::vector<std::uint32_t>> by_data;
-    for (const std::uint32_t r : set) by_data[read[r]].push_back(r);
-    replicas.own_data |= by_data.size() > 1;
+  for (std::vector<std::uint32_t>& set : replicas.sets) {
+    std::map<double, std::vector<std::uint32_t>> by_data;
+    for (const std::uint32_t r : set)
+      if (read[r]) by_data[*read[r]].push_back(r);
+    if (by_data.size() < 2) {
+      divided.push_back(std::move(set));
+      continue;
+    }
+    replicas.own_data = true;
     for (auto& [data, ranks] : by_data)
       if (ranks.size() > 1) divided.push_back(std::move(ranks));
   }

@@ -175,8 +175,8 @@ TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
 // Files of their own, whose samples have the same indices; "": which data set it is is not
 // recorded.
 TEST(NoSharding, RanksThatReadDataSetsOfTheirOwn) {
-  const auto rank = [](int r, const std::string& data_set) {
-    std::string out = header_line(r, 2) + world_line(2);
+  const auto rank = [](int r, int ranks, const std::string& data_set) {
+    std::string out = header_line(r, ranks) + world_line(ranks);
     if (!data_set.empty()) {
       out += json_line({{"ev", "state"},
                         {"n", 0},
@@ -189,14 +189,26 @@ TEST(NoSharding, RanksThatReadDataSetsOfTheirOwn) {
       out += data_line(static_cast<std::size_t>(n + 1), {2 * n, 2 * n + 1});
     return out + end_line("clean");
   };
-  const auto judged = [&](const std::string& a, const std::string& b) {
-    return verify(run_from_text({rank(0, a), rank(1, b)}));
+  const auto judged = [&](const std::vector<std::string>& data_sets) {
+    std::vector<std::string> traces;
+    for (const std::string& data_set : data_sets)
+      traces.push_back(
+          rank(static_cast<int>(traces.size()), static_cast<int>(data_sets.size()), data_set));
+    return verify(run_from_text(traces));
   };
-  const Report own = judged("7", "8");
+  const Report own = judged({"7", "8"});
   EXPECT_EQ(summary(own), "verdict clean");
   EXPECT_THAT(own.unknown, testing::Contains(HasSubstr("they read different data sets")));
-  EXPECT_THAT(summary(judged("7", "7")), HasSubstr("no-sharding"));
-  EXPECT_THAT(summary(judged("", "")), HasSubstr("no-sharding"));
+  EXPECT_THAT(summary(judged({"7", "7"})), HasSubstr("no-sharding"));
+  EXPECT_THAT(summary(judged({"", ""})), HasSubstr("no-sharding"));
+
+  // A rank that does not say what it reads.
+  const Report one_says = judged({"7", ""});
+  EXPECT_THAT(summary(one_says), HasSubstr("no-sharding"));
+  EXPECT_THAT(one_says.unknown, testing::Not(testing::Contains(HasSubstr("data sets"))));
+  const Report two_sets = judged({"7", "8", "7", ""});
+  ASSERT_THAT(summary(two_sets), HasSubstr("no-sharding"));
+  EXPECT_THAT(two_sets.findings[0].ranks, ElementsAre(trace::Rank(0), trace::Rank(2)));
 }
 
 // As lockstep_watch declares them for hybrid sharding: ranks 0 and 2, and 1 and 3.

@@ -188,6 +188,20 @@ std::string printable(std::string_view bytes) {
   return out;
 }
 
+std::string one_line(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  constexpr std::string_view kPunctuation = ".,:;!?";
+  std::string out;
+  for (std::string_view line : split(text, '\n')) {
+    const std::size_t begin = std::min(line.find_first_not_of(kBlanks), line.size());
+    line = line.substr(begin, line.find_last_not_of(kBlanks) + 1 - begin);
+    if (line.empty()) continue;
+    if (!out.empty()) out += kPunctuation.find(out.back()) == std::string_view::npos ? "; " : " ";
+    out += line;
+  }
+  return out;
+}
+
 std::size_t columns_of(std::string_view utf8) {
   return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;

@@ -64,6 +64,10 @@ std::string fixed(double value, int decimals);
 // terminal. Invalid bytes become U+FFFD, control characters "\xNN".
 std::string printable(std::string_view bytes);
 
+// The lines of `text` as one, for a sentence: without the blanks around them, and joined by a blank
+// where a line ends in punctuation, otherwise by "; ". Empty lines are left out.
+std::string one_line(std::string_view text);
+
 // `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.
 std::string to_utf8(std::string_view bytes);
 

@@ -137,7 +137,7 @@ constexpr std::size_t kExceptionShown = 200;  // characters of an exception's te
 std::string exception_text(const Context& context, std::uint32_t rank) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.exceptions.empty()) return "";
-  std::string text = printable(trace.exceptions.back().what);
+  std::string text = printable(one_line(trace.exceptions.back().what));
   if (text.size() > kExceptionShown) {
     // Not within a UTF-8 sequence: continuation bytes are 10xxxxxx.
     std::size_t cut = kExceptionShown;

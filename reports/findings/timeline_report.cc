@@ -233,7 +233,7 @@ class TimelineWriter {
                         step.loss ? Json::object({{"loss", *step.loss}}) : Json::object());
       } else if (event.kind == trace::EventKind::exception) {
         events_.instant("exception", "exception", host, time, TimelineEvents::Scope::process,
-                        {{"what", printable(trace.exceptions[event.index].what)}});
+                        {{"what", printable(one_line(trace.exceptions[event.index].what))}});
       }
     }
   }

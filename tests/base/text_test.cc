@@ -113,6 +113,14 @@ TEST(Printable, KeepsTextAndDisarmsTheRest) {
   EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
 }
 
+TEST(OneLine, JoinsLinesAsInASentence) {
+  EXPECT_EQ(one_line("one"), "one");
+  EXPECT_EQ(one_line("a piece is missing\r\n  fix: name it\n\n"),
+            "a piece is missing; fix: name it");
+  EXPECT_EQ(one_line("Expected this:\n\tthat.\nThen"), "Expected this: that. Then");
+  EXPECT_EQ(one_line(" \n\t\n"), "");
+}
+
 TEST(ToUtf8, ReplacesOnlyWhatIsNoText) {
   EXPECT_EQ(to_utf8("a\x1b é\n"), "a\x1b é\n");
   EXPECT_EQ(to_utf8("a\xff\xc3z"), "a\uFFFD\uFFFDz");

@@ -260,6 +260,17 @@ TEST(Killed, ARankThatOthersLostEndedFirst) {
                          RuleId::rank_killed));
 }
 
+TEST(RankException, TextOfSeveralLinesIsToldInOne) {
+  const Report report = verify(
+      run_from_text({program_text(0, 2, "all_reduce n=8 open; hung"),
+                     program_text(1, 2, "") +
+                         R"({"ev":"exception","what":"no piece [PAD]\n  fix: name a file"})" +
+                         "\n" + end_line("exception")}));
+  ASSERT_TRUE(says_rule(report, RuleId::rank_exception)) << summary(report);
+  EXPECT_THAT(report.findings[0].message + report.findings[0].why,
+              HasSubstr("raised an exception: no piece [PAD]; fix: name a file"));
+}
+
 TEST(Killed, AWarningDoesNotExplainIt) {
   const Report report = verify(program({"all_reduce n=4 async; barrier; wait 0; killed",
                                         "all_reduce n=4 async; barrier; wait 0; clean",

@@ -35,7 +35,9 @@ class Polled {
   int poll() {
     epoll_event event{};
     const int ready = epoll_wait(epoll_, &event, 1, /*timeout_ms=*/1);
-    if (ready == 1) EXPECT_EQ(event.data.ptr, this);
+    if (ready == 1) {
+      EXPECT_EQ(event.data.ptr, this);
+    }
     return ready;
   }
 
@@ -47,7 +49,7 @@ class Polled {
 void share_one_core() {
   cpu_set_t cores;
   ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
-  int first = 0;
+  std::size_t first = 0;
   while (!CPU_ISSET(first, &cores)) ++first;
   CPU_ZERO(&cores);
   CPU_SET(first, &cores);

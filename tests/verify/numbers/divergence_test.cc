@@ -230,14 +230,13 @@ TEST(UndeclaredReplicas, AreKnownByTheirEqualGradients) {
 // The hash that each rank holds of each gradient; "": it has none.
 trace::Run with_gradients(const std::vector<std::vector<std::string>>& hashes) {
   std::vector<std::string> texts;
-  const int world = static_cast<int>(hashes.size());
-  for (int r = 0; r < world; ++r) {
-    std::string out = header_line(r, world);
-    for (std::size_t i = 0; i < hashes[r].size(); ++i) {
+  for (const std::vector<std::string>& own : hashes) {
+    std::string out = header_line(static_cast<int>(texts.size()), hashes.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
       const std::string name = fmt::format("{}.weight", i);
       out += json_line(
           {{"ev", "state"}, {"n", 0}, {"name", name}, {"kind", "param"}, {"sharded", true}});
-      if (hashes[r][i].empty()) continue;
+      if (own[i].empty()) continue;
       out += json_line({{"ev", "state"},
                         {"n", 1},
                         {"name", name},
@@ -245,7 +244,7 @@ trace::Run with_gradients(const std::vector<std::vector<std::string>>& hashes) {
                         {"when", "synced"},
                         {"sharded", true},
                         {"norm", 1.5},
-                        {"hash", hashes[r][i]}});
+                        {"hash", own[i]}});
     }
     texts.push_back(out + end_line("clean"));
   }

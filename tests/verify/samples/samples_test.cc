@@ -175,7 +175,7 @@ TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
 // Files of their own, whose samples have the same indices; "": which data set it is is not
 // recorded.
 TEST(NoSharding, RanksThatReadDataSetsOfTheirOwn) {
-  const auto rank = [](int r, int ranks, const std::string& data_set) {
+  const auto rank = [](int r, std::size_t ranks, const std::string& data_set) {
     std::string out = header_line(r, ranks) + world_line(ranks);
     if (!data_set.empty()) {
       out += json_line({{"ev", "state"},
@@ -192,8 +192,7 @@ TEST(NoSharding, RanksThatReadDataSetsOfTheirOwn) {
   const auto judged = [&](const std::vector<std::string>& data_sets) {
     std::vector<std::string> traces;
     for (const std::string& data_set : data_sets)
-      traces.push_back(
-          rank(static_cast<int>(traces.size()), static_cast<int>(data_sets.size()), data_set));
+      traces.push_back(rank(static_cast<int>(traces.size()), data_sets.size(), data_set));
     return verify(run_from_text(traces));
   };
   const Report own = judged({"7", "8"});

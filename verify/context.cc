@@ -138,6 +138,7 @@ std::string exception_text(const Context& context, std::uint32_t rank) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.exceptions.empty()) return "";
   std::string text = printable(one_line(trace.exceptions.back().what));
+  if (text.ends_with('.')) text.pop_back();  // a sentence goes on after it
   if (text.size() > kExceptionShown) {
     // Not within a UTF-8 sequence: continuation bytes are 10xxxxxx.
     std::size_t cut = kExceptionShown;

@@ -428,9 +428,33 @@ void explain_by_round(const Context& context, const WaitCause& wait, Cause& caus
   cause.finding.consequences.push_back(wait_consequence(context, wait));
 }
 
+// A cycle in which a rank raised an exception of its own and never issued a call that others wait
+// in: it is the root, since its host issues nothing more, whatever its device still waits for.
+WaitCause from_raised(const Context& context, const WaitCause& wait) {
+  if (!wait.cycle) return wait;
+  std::vector<std::uint32_t> raised = sort_exceptions(context).causes;
+  std::erase_if(raised, [&](std::uint32_t r) {
+    const bool missing = std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+      const std::vector<std::uint32_t>& lack = context.where.wait_points[p].missing;
+      return std::binary_search(lack.begin(), lack.end(), r);
+    });
+    return !missing || !std::binary_search(wait.roots.begin(), wait.roots.end(), r);
+  });
+  if (raised.empty()) return wait;
+  WaitCause out = wait;
+  out.cycle = false;
+  unite(out.victims, out.roots);
+  std::erase_if(out.victims, [&](std::uint32_t r) {
+    return std::binary_search(raised.begin(), raised.end(), r);
+  });
+  out.roots = std::move(raised);
+  return out;
+}
+
 }  // namespace
 
-Cause explain_wait(const Context& context, const WaitCause& wait) {
+Cause explain_wait(const Context& context, const WaitCause& found) {
+  const WaitCause wait = from_raised(context, found);
   // All members issued the call, and it does not complete.
   if (wait.stalled != SIZE_MAX) {
     Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);

@@ -85,51 +85,73 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   return cause;
 }
 
-// The collective that the waiting rank left out before the message: its newest rounds make it
+// Who left out what belongs between two rounds of messages.
+struct BetweenRounds {
+  const WaitPoint* collective = nullptr;  // that the waiting rank left out; null: it did not
+  bool either = false;                    // it may have, or its peer left out a round
+};
+
+// Whether the waiting rank left out a collective before the message: its newest rounds make it
 // there, or, in a first round, both ranks have exchanged what belongs before it; and most of the
 // group wait in it, the peer among them; of a pair, the peer, whose rounds make it there, too.
 //
 //   rank 0, 1   … recv send reduce   recv send reduce
 //   rank 2      … recv send reduce   recv send            recv      waits for rank 1
-std::optional<Cause> explain_left_out_collective(const Context& context, const WaitPoint& message) {
+//
+// Where the rank issued as many collectives as its peer, after the message, its first round may
+// have two exchanges before the collective, of which the peer left one out:
+//
+//   rank 0      send recv reduce
+//   rank 1      recv send            recv send reduce               waits for rank 0
+BetweenRounds look_between_rounds(const Context& context, const WaitPoint& message) {
   const CallRef made = waiting_call(context, message.waiting[0]);
   const Usual is_made_there = is_usual(context.run, context.agreement, made);
   const auto usual = usual_call(context.run, context.agreement, made);
-  if (is_made_there == Usual::yes || (is_made_there == Usual::no && !usual)) return std::nullopt;
+  if (is_made_there == Usual::yes || (is_made_there == Usual::no && !usual)) return {};
   const auto lacks = [&](const std::vector<std::uint32_t>& ranks) {
     return std::binary_search(ranks.begin(), ranks.end(), made.rank);
   };
-  // A call that the rank issued after the message is not left out where it issued as many as peers.
   const auto issued_as_many = [&](std::size_t group, std::uint32_t peer) {
     const Stream* const own = stream_of(context.groups[group], made.rank);
     const Stream* const theirs = stream_of(context.groups[group], peer);
     return own != nullptr && theirs != nullptr && own->calls.size() >= theirs->calls.size();
   };
+  BetweenRounds out;
   for (const std::uint32_t peer : message.missing) {
     if (context.where.point_of[peer] == SIZE_MAX) continue;
     const WaitPoint& point = context.where.wait_points[context.where.point_of[peer]];
     if (point.group == WaitPoint::kPointToPoint || point.mismatched) continue;
+    if (!lacks(point.missing) && !lacks(point.behind)) continue;
     const CallRef waiting = waiting_call(context, point.waiting[0]);
+    const trace::GroupId group = context.groups[point.group].group;
+    const CallRef of_peer = waiting_call(context, peer);
+    const PostedMessages exchanged = exchanged_before(context, made, group);
+    const bool belongs_there =
+        is_made_there == Usual::no
+            ? is_like(context, context.call({made.rank, *usual}), context.call(waiting))
+            : is_whole(exchanged) && is_whole(exchanged_before(context, of_peer, group));
+    if (!belongs_there) continue;
+    if (!lacks(point.missing) && issued_as_many(point.group, peer)) {
+      // A message of another kind begins no round.
+      out.either |= is_made_there == Usual::unknown &&
+                    exchanged.contains({context.run.ranks[peer].rank, context.op(made)});
+      continue;
+    }
     const std::size_t all = context.groups[point.group].streams.size();
     const bool most = 2 * point.waiting.size() > all ||
                       (2 * point.waiting.size() == all &&
                        is_usual(context.run, context.agreement, waiting) == Usual::yes);
-    const bool left_out =
-        lacks(point.missing) || (lacks(point.behind) && !issued_as_many(point.group, peer));
-    if (!most || !left_out) continue;
-    const trace::GroupId group = context.groups[point.group].group;
-    const CallRef of_peer = waiting_call(context, peer);
-    const bool belongs_there =
-        is_made_there == Usual::no
-            ? is_like(context, context.call({made.rank, *usual}), context.call(waiting))
-            : is_whole(exchanged_before(context, made, group)) &&
-                  is_whole(exchanged_before(context, of_peer, group));
-    if (!belongs_there) continue;
-    Deviation d = missing_at(context, point, {made.rank});
-    d.got = made;
-    return explain_deviation(context, d);
+    if (most) return {&point, false};
   }
-  return std::nullopt;
+  return out;
+}
+
+Cause explain_left_out_collective(const Context& context, const WaitPoint& message,
+                                  const WaitPoint& collective) {
+  const CallRef made = waiting_call(context, message.waiting[0]);
+  Deviation d = missing_at(context, collective, {made.rank});
+  d.got = made;
+  return explain_deviation(context, d);
 }
 
 }  // namespace
@@ -198,7 +220,10 @@ bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
 }
 
 Cause explain_message(const Context& context, const WaitPoint& message) {
-  if (auto left_out = explain_left_out_collective(context, message)) return std::move(*left_out);
+  const BetweenRounds between = look_between_rounds(context, message);
+  if (between.collective != nullptr)
+    return explain_left_out_collective(context, message, *between.collective);
+  if (between.either) return explain_message_of_either(context, message);
   const CallRef call = waiting_call(context, message.waiting[0]);
   const bool in_exchange = shares_a_batch(context.run.ranks[call.rank], call.call);
   return message_cause(context, message,
@@ -272,7 +297,8 @@ std::optional<Cause> explain_lost_message(const Context& context,
     const WaitPoint& message = context.where.wait_points[p];
     const WaitPoint* const collective = collective_of_peer(context, message);
     if (collective == nullptr || collective->mismatched) continue;
-    if (auto left_out = explain_left_out_collective(context, message)) return left_out;
+    const WaitPoint* const left_out = look_between_rounds(context, message).collective;
+    if (left_out != nullptr) return explain_left_out_collective(context, message, *left_out);
     const bool most =
         2 * collective->waiting.size() > context.groups[collective->group].streams.size();
     // In a dump, which has only a rank's last calls, the majority in the collective decides. For

@@ -14,6 +14,7 @@
 namespace lockstep::verify {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -136,6 +137,26 @@ TEST(NcclRules, DdpRaisesAStepAfterTheBucketThatWasNotLaunched) {
                      plain + "raise Expected to have finished reduction in the prior iteration; "
                              "exception"}),
       StartsWith("unused-parameter error observed culprits=1 group=img seq=1"));
+}
+
+// Its last call was a checkpoint's barrier, for which the other one's device has no time: a cycle
+// of devices. But the host that raised never comes to the bucket.
+TEST(NcclRules, ARankThatRaisedDoesNotComeHoweverItsDeviceWaits) {
+  const std::string step = "all_reduce g=img n=4 async; all_reduce g=img n=8 async; ";
+  const std::string next = "all_reduce g=img n=4 async open; all_reduce g=img n=8 async open; ";
+  const std::string barrier = "barrier async open; ";
+  const auto judged = [&](const std::string& end) {
+    return judge_as_nccl({"group img 0,1; " + step + next + barrier + "hung",
+                          "group img 0,1; " + step + barrier + end});
+  };
+  EXPECT_THAT(judged("raise Expected to have finished reduction in the prior iteration; exception"),
+              StartsWith("unused-parameter error observed culprits=1 group=img seq=2"));
+  EXPECT_THAT(judged("raise no batch; exception"),
+              StartsWith("rank-exception error observed culprits=1 group=img seq=2"));
+  // A victim of the wait.
+  EXPECT_THAT(judged("raise Watchdog caught collective operation timeout; exception"),
+              Not(AnyOf(HasSubstr("rank-exception error"), HasSubstr("unused-parameter error"))));
+  EXPECT_THAT(judged("hung"), Not(HasSubstr("rank-exception error")));
 }
 
 TEST(NcclRules, AFullyShardedBlockThatOneRankSkips) {
@@ -411,6 +432,25 @@ TEST(NcclRules, OfTwoMessagesThatCrossTheOtherRoundsTellTheOneLeftOut) {
   // Its only round tells nothing: a receive too many, or a send left out.
   EXPECT_THAT(judge_as_nccl({stage(1, "s", "r"), stage(0, "r", "rs")}),
               StartsWith("p2p-unmatched error observed group=pp"));
+}
+
+// Two stages, each with the norm of all gradients at the end of its step. Rank 1 may have left it
+// out after its first exchange, or rank 0 its second exchange.
+TEST(NcclRules, OfAFirstRoundNothingTellsAnExchangeFromACollectiveLeftOut) {
+  const std::string norm = "all_reduce n=1";
+  const auto judged = [&](const std::string& of_zero, const std::string& of_one) {
+    return judge_as_nccl(
+        {"broadcast n=9 root=0; " + of_zero + messages("sr", 1, "") + norm + " open; hung",
+         "broadcast n=9 root=0; " + of_one + messages("rs", 0, "") + messages("rs", 0, " open") +
+             norm + " open; hung"});
+  };
+  EXPECT_THAT(judged("", ""), StartsWith("p2p-unmatched error observed group=pp"));
+  // Earlier steps with one exchange each.
+  const std::string steps_of_zero =
+      messages("sr", 1, "") + norm + "; " + messages("sr", 1, "") + norm + "; ";
+  const std::string steps_of_one =
+      messages("rs", 0, "") + norm + "; " + messages("rs", 0, "") + norm + "; ";
+  EXPECT_THAT(judged(steps_of_zero, steps_of_one), HasSubstr("culprits=1"));
 }
 
 // The host of rank 0 went on into the next round after it had left out a receive.

@@ -52,15 +52,16 @@ bool may_be_compared(const WaitPoint& point) {
   return point.group != WaitPoint::kPointToPoint && !point.mismatched && !point.unknown_member;
 }
 
-// The other collective in which all ranks that are missing at point p wait; nothing where they are
-// in several calls.
-std::optional<std::size_t> where_the_missing_are(const Context& context, std::size_t p) {
+// The other collective in which all ranks that point p lacks wait; nothing where they are in
+// several calls.
+std::optional<std::size_t> where_the_lacked_are(const Context& context, std::size_t p) {
   const WaitPoint& point = context.where.wait_points[p];
-  if (!may_be_compared(point) || point.missing.empty()) return std::nullopt;
-  const std::size_t at = context.where.point_of[point.missing[0]];
-  const bool together =
-      std::all_of(point.missing.begin(), point.missing.end(),
-                  [&](std::uint32_t r) { return context.where.point_of[r] == at; });
+  const std::vector<std::uint32_t> lacked = lacked_by(point);
+  if (!may_be_compared(point) || lacked.empty()) return std::nullopt;
+  const std::size_t at = context.where.point_of[lacked[0]];
+  const bool together = std::all_of(lacked.begin(), lacked.end(), [&](std::uint32_t r) {
+    return context.where.point_of[r] == at;
+  });
   if (!together || at == SIZE_MAX) return std::nullopt;
   const WaitPoint& other = context.where.wait_points[at];
   if (!may_be_compared(other) || other.group == point.group) return std::nullopt;
@@ -75,7 +76,7 @@ std::vector<Candidate> candidates_in(const Context& context,
       known;
   std::vector<Candidate> out;
   for (const std::size_t p : points) {
-    const auto at = where_the_missing_are(context, p);
+    const auto at = where_the_lacked_are(context, p);
     if (!at) continue;
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef ref = waiting_call(context, point.waiting[0]);
@@ -91,7 +92,7 @@ std::vector<Candidate> candidates_in(const Context& context,
     Candidate& candidate = out[entry->second];
     candidate.overtaken.push_back(p);
     candidate.waiting = united(candidate.waiting, point.waiting);
-    candidate.deviants = united(candidate.deviants, point.missing);
+    candidate.deviants = united(candidate.deviants, lacked_by(point));
   }
   return out;
 }
@@ -209,6 +210,7 @@ class Judge {
       const WaitPoint& point = context_.where.wait_points[p];
       const GroupStreams& group = context_.groups[point.group];
       const std::size_t peers = calls_of(group, point.waiting[0]);
+      if (point.missing.empty()) return false;  // the call is queued on their devices
       for (const std::uint32_t r : point.missing) {
         if (calls_of(group, r) >= peers) return false;
       }

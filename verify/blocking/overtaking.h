@@ -35,7 +35,8 @@ struct Overtaking {
   std::vector<std::uint32_t> deviants;   // rank indices, ascending
   std::vector<std::uint32_t> witnesses;  // ranks in the usual order; empty: the deviants' own past
   // The deviants never issue the call. False: they issue it later, which is known because the
-  // trace is of a whole program rather than of a run that hung.
+  // trace is of a whole program rather than of a run that hung, or because it is queued on their
+  // devices.
   bool left_out = true;
 };
 

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Ranks in groups of equal size, g0, g1, …. Each reduces "part" in its own one, and then "whole"
 // with all the others.
@@ -65,6 +66,32 @@ TEST(Overtaking, WhoLeftOutItsSubgroupsCallIsToBlameAndNotThoseWhoWaitInIt) {
                                "all_reduce(whole)"));
   ASSERT_EQ(f.consequences.size(), 1U);
   EXPECT_THAT(f.consequences[0].message, HasSubstr("ranks 0-3, 5 wait in all_reduce(whole)"));
+}
+
+// Two pipelines of two stages over NCCL, whose stages share an embedding: it is reduced before the
+// norm of all gradients. The host of rank 2 makes the two the other way round, and rank 3, of the
+// same stage, shows which way is right.
+TEST(Overtaking, WhoMadeItsSubgroupsCallTooLateIsToBlameToo) {
+  const auto judged = [&](const std::vector<int>& late) {
+    std::vector<std::string> programs;
+    for (int r = 0; r < 4; ++r) {
+      const int pair = r % 2;
+      const bool held_up =
+          std::any_of(late.begin(), late.end(), [&](int l) { return l % 2 == pair; });
+      const std::string message = r < 2 ? fmt::format("send peer={} n=4 g=pp; ", r + 2)
+                                        : fmt::format("recv peer={} n=4 g=pp; ", r - 2);
+      const std::string embedding =
+          fmt::format("all_reduce g=e{} n=64 async{}; ", pair, held_up ? " open" : "");
+      const std::string norm = "all_reduce n=1 async open; ";
+      const bool is_late = std::find(late.begin(), late.end(), r) != late.end();
+      programs.push_back(fmt::format("backend nccl; group e{0} {0},{1}; ", pair, pair + 2) +
+                         message + (is_late ? norm + embedding : embedding + norm) + "hung");
+    }
+    return summary(verify(program(programs)));
+  };
+  EXPECT_THAT(judged({2}), StartsWith("cross-group-deadlock error observed culprits=2"));
+  // One of each pair is late: nothing shows which order is right.
+  EXPECT_THAT(judged({2, 1}), Not(HasSubstr("culprits")));
 }
 
 TEST(Overtaking, TheSameOfAProgramThatNeverRan) {

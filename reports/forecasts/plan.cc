@@ -33,9 +33,10 @@ std::string model_text(const sim::PlanForecast& f) {
   if (m.experts > 0)
     out += fmt::format(" in each of {}, {} for a token", plural(m.experts, "expert"),
                        m.experts_per_token);
-  out += fmt::format(", {} words; {} billion parameters", grouped(m.vocabulary),
+  out += fmt::format(", {} {}; {} billion parameters", grouped(m.vocabulary),
+                     m.diffusion ? "values a token" : "words",
                      number_text(static_cast<double>(sim::parameters(m)) * 1e-9));
-  if (m.experts > 0)
+  if (m.experts > 0 || m.side_parameters > 0)
     out += fmt::format(", {} of them for a token",
                        number_text(static_cast<double>(sim::active_parameters(m)) * 1e-9));
   return out;
@@ -95,12 +96,14 @@ Json model_json(const sim::PlanFile& plan) {
   if (m.experts > 0) {
     out["experts"] = m.experts;
     out["experts_per_token"] = m.experts_per_token;
-    out["active_parameters"] = sim::active_parameters(m);
   }
+  if (m.side_parameters > 0) out["side_parameters"] = m.side_parameters;
+  if (m.experts > 0 || m.side_parameters > 0) out["active_parameters"] = sim::active_parameters(m);
   out["gated"] = m.gated;
   out["tied_embeddings"] = m.tied_embeddings;
   out["fused_attention"] = m.fused_attention;
   out["causal"] = m.causal;
+  if (m.diffusion) out["diffusion"] = true;
   out["parameters"] = sim::parameters(m);
   return out;
 }

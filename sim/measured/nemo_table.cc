@@ -34,7 +34,8 @@ MeasuredStep nemo_step(TableRow& row) {
   step.model.vocabulary = count("vocab", step.model.vocabulary);
   step.model.kv_heads = count("kv_heads", step.model.kv_heads);
   // Transformer Engine's attention is fused, also for GPTs.
-  step.model.fused_attention = step.model.causal = true;
+  step.model.fused_attention = true;
+  step.model.causal = !step.model.diffusion;
   TrainingPlan& plan = step.plan;
   plan.tensor = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("tp"), 1 << 15));
   plan.pipeline = static_cast<std::int32_t>(std::min<std::int64_t>(row.count("pp"), 1 << 15));
@@ -56,7 +57,8 @@ MeasuredStep nemo_step(TableRow& row) {
   // off), all communication overlapped where possible, and kernels fused by Transformer Engine.
   plan.sharding = Sharding::zero1;
   plan.short_gradients = true;
-  plan.sequence_parallel = plan.tensor > 1;
+  // The two streams of a diffusion transformer are not split along the sequence.
+  plan.sequence_parallel = plan.tensor > 1 && !step.model.diffusion;
   plan.overlapped_tensor =
       row.one_of("tensor_calls", {"overlapped", "exposed"}, "overlapped") == 0 && plan.tensor > 1;
   plan.overlapped_gradients = plan.overlapped_context = true;

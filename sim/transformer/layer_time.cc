@@ -15,6 +15,12 @@ struct Traffic {
 };
 constexpr Traffic kForward{28, 30};
 constexpr Traffic kBackward{34, 38};
+// What a diffusion transformer's layers read and write besides: modulated norms, gates, normalised
+// queries and keys, streams joined and divided, the casts of its 8-bit products. Not counted but
+// fitted, to one step of FLUX.1 (the row that dgx-b200.yaml names). What NeMo's operators read and
+// write one at a time would be 150; of it the norms' part, a tenth, is not split over tensor ranks.
+constexpr Traffic kDiffusionForward{20, 176};
+constexpr Traffic kDiffusionBackward{39, 352};
 // Bytes per attention score: write, softmax (read, write), dropout (read, write, mask), read;
 // backward alike. Without the fused kernel, scaling, masking and softmax each read and write once
 // more.
@@ -61,7 +67,15 @@ LayerTraffic element_wise(const Transformer& model, const TrainingPlan& plan, co
     return plain_traffic(s.kv / s.hidden, ffn);
   // kForward and kBackward are for a feed-forward block of 4 times the width, without a gate.
   const double wide = ffn / 4 * (model.gated ? 1.5 : 1);
-  return {{kForward.whole, kForward.split * wide}, {kBackward.whole, kBackward.split * wide}};
+  LayerTraffic out = {{kForward.whole, kForward.split * wide},
+                      {kBackward.whole, kBackward.split * wide}};
+  if (model.diffusion) {
+    out.forward.whole += kDiffusionForward.whole;
+    out.forward.split += kDiffusionForward.split;
+    out.backward.whole += kDiffusionBackward.whole;
+    out.backward.split += kDiffusionBackward.split;
+  }
+  return out;
 }
 
 // The linear layers of one rank: QKV, projection, and the two of the feed-forward block (gated: the

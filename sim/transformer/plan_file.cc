@@ -90,6 +90,8 @@ class PlanReader {
     // hides.
     m.causal = given.value("causal", given.value("fused_attention", m.causal));
     m.fused_attention = given.value("fused_attention", m.fused_attention);
+    m.diffusion = given.value("diffusion", m.diffusion);
+    m.side_parameters = given.value("side_parameters", m.side_parameters);
   }
 
   void published(const std::string& pointer, const std::string& name) {

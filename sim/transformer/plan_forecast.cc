@@ -60,7 +60,12 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
   const CostParameters& cost = f.calibration.cost;
   std::vector<ForecastPart> out = {
       {"layers", "layers, forward and backward", parts.layers,
-       "each kernel by its FLOPs at the calibrated efficiency, or by its bytes"},
+       fmt::format(
+           "each kernel by its FLOPs at the calibrated efficiency, or by its bytes{}",
+           f.plan.model.diffusion
+               ? "; those of a diffusion transformer's modulation and norms are fitted to a "
+                 "step of FLUX.1 in MLPerf Training 5.1"
+               : "")},
       {"recompute", "recomputed forward", parts.recompute, recompute_basis(plan, f.plan.model)},
       {"logits", "embedding, logits and loss", parts.logits,
        fmt::format("the product by its FLOPs, the loss by {} bytes a logit",

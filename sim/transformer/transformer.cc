@@ -201,7 +201,7 @@ std::int64_t layer_parameters(const Transformer& model) {
   const std::int64_t rest = model.gated ? 2 * h : h + 2 * kv + h + 4 * h;
   const std::int64_t blocks =
       model.experts > 0 ? router + expert_parameters(model) : block_parameters(model);
-  return attention + rest + blocks;
+  return attention + rest + blocks + model.side_parameters;
 }
 
 std::int64_t expert_parameters(const Transformer& model) {
@@ -224,7 +224,8 @@ std::int64_t parameters(const Transformer& model) {
 
 std::int64_t active_parameters(const Transformer& model) {
   const std::int64_t unused = model.experts > 0 ? model.experts - model.experts_per_token : 0;
-  return parameters(model) - model.layers * unused * block_parameters(model);
+  return parameters(model) -
+         model.layers * (unused * block_parameters(model) + model.side_parameters);
 }
 
 RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan, double layers,
@@ -270,7 +271,7 @@ double hardware_flops(const Transformer& model, const TrainingPlan& plan) {
 
 namespace {
 
-enum class Family { llama, mixtral, gpt };
+enum class Family { llama, mixtral, gpt, flux };
 
 struct Shape {
   std::string_view name;
@@ -278,7 +279,7 @@ struct Shape {
   std::int64_t layers, hidden, heads, ffn;
 };
 
-constexpr std::array<Shape, 11> kShapes = {{
+constexpr std::array<Shape, 12> kShapes = {{
     {"llama3-8b", Family::llama, 32, 4096, 32, 14336},
     {"llama3-70b", Family::llama, 80, 8192, 64, 28672},
     {"llama3-405b", Family::llama, 126, 16384, 128, 53248},
@@ -290,6 +291,7 @@ constexpr std::array<Shape, 11> kShapes = {{
     {"gpt-39.1b", Family::gpt, 48, 8192, 64, std::int64_t{4} * 8192},
     {"gpt-76.1b", Family::gpt, 60, 10240, 80, std::int64_t{4} * 10240},
     {"gpt3-175b", Family::gpt, 96, 12288, 96, std::int64_t{4} * 12288},
+    {"flux1-12b", Family::flux, 57, 3072, 24, std::int64_t{4} * 3072},
 }};
 
 Transformer model_of(const Shape& shape) {
@@ -299,8 +301,18 @@ Transformer model_of(const Shape& shape) {
   out.heads = out.kv_heads = shape.heads;
   out.ffn = shape.ffn;
   out.vocabulary = 51200;
-  // The rest is Llama 3's, and nearly all of it Mixtral's.
   if (shape.family == Family::gpt) return out;
+  if (shape.family == Family::flux) {
+    // FLUX.1 (black-forest-labs/flux): 19 layers have weights for images and for texts, 12 h^2 each
+    // and 6 h^2 each for the condition; 38 have one set, and 3 h^2. A token is 2 x 2 latents of 16
+    // channels, which one product takes in and another gives out.
+    out.side_parameters = (19 * (12 + 2 * 6) + 38 * 3) * shape.hidden * shape.hidden / shape.layers;
+    out.vocabulary = 64;
+    out.tied_embeddings = false;
+    out.fused_attention = out.diffusion = true;
+    return out;
+  }
+  // The rest is Llama 3's, and nearly all of it Mixtral's.
   out.kv_heads = 8;
   out.vocabulary = 128256;
   out.gated = out.fused_attention = out.causal = true;

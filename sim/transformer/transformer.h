@@ -31,6 +31,12 @@ struct Transformer {
   bool tied_embeddings = true;   // one table for input and output
   bool fused_attention = false;  // FlashAttention: no [sequence, sequence] scores in memory
   bool causal = false;           // the attention kernel skips what the mask hides
+  // A diffusion transformer (adaLN-Zero, arXiv 2212.09748; MM-DiT, arXiv 2403.03206): a condition
+  // scales, shifts and gates what a layer does, and queries and keys are normalised.
+  bool diffusion = false;
+  // Parameters of a layer, on average, that are not multiplied with a token: those of the
+  // condition, and of one of two streams, since each token passes through the other one's.
+  std::int64_t side_parameters = 0;
 
   bool operator==(const Transformer&) const = default;
 
@@ -118,7 +124,7 @@ double layers_of_stage(const Transformer& model, const TrainingPlan& plan, std::
 
 // Weights, biases and norms of one layer, of the embeddings, of the whole model. arXiv 2104.04473,
 // eq. 2: 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)); here without position embeddings, and exact
-// for gated layers and grouped queries.
+// for gated layers and grouped queries, and with the side parameters.
 std::int64_t layer_parameters(const Transformer& model);
 std::int64_t embedding_parameters(const Transformer& model);
 std::int64_t parameters(const Transformer& model);

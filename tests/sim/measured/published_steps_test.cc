@@ -130,6 +130,34 @@ TEST(PublishedSteps, OfMlperfTraining) {
   for (const ComparedRow& row : h200) EXPECT_LT(std::abs(row.figure.error()), 0.12) << row.label;
 }
 
+// … and FLUX.1, a diffusion transformer. One row decided what its layers read and write besides.
+TEST(PublishedSteps, OfMlperfTrainingTextToImage) {
+  const auto rows_of = [](const char* table, const char* machine) {
+    const Result<TableAnswer> answer =
+        predict_steps(shipped_table(std::string("mlperf_training_5.1_flux1_") + table),
+                      *shipped_calibration(machine));
+    EXPECT_TRUE(answer) << answer.error().str();
+    return answer->rows;
+  };
+  const std::vector<ComparedRow> b200 = rows_of("b200", "dgx-b200");
+  const std::vector<ComparedRow> gb200 = rows_of("gb200", "gb200-nvl72");
+  ASSERT_EQ(b200.size(), 8U);
+  ASSERT_EQ(gb200.size(), 4U);
+  std::vector<Comparison> unseen;
+  for (const ComparedRow& row : b200) {
+    EXPECT_EQ(row.fitted, row.label.find("64 GPUs") != std::string::npos) << row.label;
+    EXPECT_LT(std::abs(row.figure.error()), 0.04) << row.label;
+    if (!row.fitted) unseen.push_back(row.figure);
+  }
+  for (const ComparedRow& row : gb200) {
+    EXPECT_FALSE(row.fitted);
+    const bool of_few_images = row.label.find("1152 GPUs") != std::string::npos;
+    EXPECT_LT(std::abs(row.figure.error()), of_few_images ? 0.25 : 0.1) << row.label;
+    unseen.push_back(row.figure);
+  }
+  EXPECT_LT(summarize(unseen).mean, 0.08);
+}
+
 // GPUs of the next generations are faster than those before them, on the same work.
 TEST(PublishedSteps, NewerGpusAreFaster) {
   const MeasuredStep step = nemo_table().steps[10];  // Llama 3 70B on 64

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/transformer/layer_time.h"
 #include "sim/transformer/memory.h"
 
 namespace lockstep::sim {
@@ -60,6 +61,29 @@ TEST(Transformer, ParametersOfPublishedModels) {
   EXPECT_NEAR(static_cast<double>(parameters(gpt(24, 2304, 24))), 1.65e9, 0.05e9);
   EXPECT_NEAR(static_cast<double>(parameters(gpt(40, 6144, 48))), 18.4e9, 0.1e9);
   EXPECT_NEAR(static_cast<double>(parameters(gpt(60, 10240, 80))), 76.1e9, 0.2e9);
+}
+
+// FLUX.1 (black-forest-labs/flux): 11.9 billion, of which 57 layers of 12 h^2 are multiplied with a
+// token. MLPerf counts 20.3 TFLOP for a sample of 512 tokens (MODEL_TFLOP_PER_SAMPLE).
+TEST(Transformer, ParametersOfADiffusionTransformer) {
+  const Transformer flux = *published_model("flux1-12b");
+  EXPECT_NEAR(static_cast<double>(parameters(flux)), 11.9e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(active_parameters(flux)), 57 * 12.0 * 3072 * 3072, 0.01e9);
+  TrainingPlan plan = plan_of(1, 1);
+  plan.sequence = 512;
+  EXPECT_NEAR(model_flops(flux, plan), 20.3e12, 0.2e12);
+  // The other stream's weights cost memory and no time.
+  Transformer lean = flux;
+  lean.side_parameters = 0;
+  const CostParameters cost;
+  EXPECT_EQ(layer_times(lean, plan, cost).forward.kernels,
+            layer_times(flux, plan, cost).forward.kernels);
+  EXPECT_GT(state_bytes(flux, plan).parameters, 1.8 * state_bytes(lean, plan).parameters);
+  // What a condition scales and gates is read and written besides.
+  Transformer plain = flux;
+  plain.diffusion = false;
+  EXPECT_LT(layer_times(plain, plan, cost).forward.kernels,
+            layer_times(flux, plan, cost).forward.kernels);
 }
 
 // arXiv 2401.04088: 46.7 billion parameters, of which a token goes through 12.9.

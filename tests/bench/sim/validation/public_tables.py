@@ -14,6 +14,9 @@ GOALS = {
     # Of two of its three rows the recipe and the software are a year newer than what the machine's
     # shares are from.
     "mlperf_training_5.1_h200": {"time": 12},
+    "mlperf_training_5.1_flux1_b200": {"time": 8},
+    # One of four steps is of 1,152 GPUs with eight images each, in which little is computed.
+    "mlperf_training_5.1_flux1_gb200": {"time": 12},
 }
 MOST_CALIBRATED = 10  # percent of the rows of all tables of a kind together
 
@@ -65,6 +68,34 @@ def predicted(lockstep, folders):
             yield file.stem, lockstep.ask("calibrate", "check", file)[1], goals
 
 
+class ByModel:
+    """The mean error of each model's unseen rows over the tables of MLPerf."""
+    GOAL = 8  # percent
+
+    def __init__(self):
+        self.errors = {}
+
+    def add(self, name, answer):
+        if not name.startswith("mlperf"):
+            return
+        for row in answer["rows"]:
+            if not row["fitted"]:
+                model = row["label"].split(",")[0]
+                self.errors.setdefault(model, []).append(abs(row["predicted"] / row["measured"] - 1))
+
+    def means(self):
+        return {model: sum(errors) / len(errors) for model, errors in self.errors.items()}
+
+    def text(self):
+        rows = [f"{model} {percent(mean)} ({len(self.errors[model])} rows)"
+                for model, mean in sorted(self.means().items())]
+        return f"MLPerf's unseen rows by model ({self.GOAL} % is the goal): {', '.join(rows)}."
+
+    def missed(self):
+        return [f"{model} of MLPerf: {percent(mean)}, and {self.GOAL} % is the goal"
+                for model, mean in self.means().items() if 100 * mean > self.GOAL]
+
+
 def percent(share):
     return f"{100 * share:.1f} %"
 
@@ -85,6 +116,7 @@ def unexplained(name, answer):
 def section(lockstep, folders):
     """(Markdown, what is missed)."""
     figures, calibrated, above, missed, kinds, odd = [], [], [], [], {}, []
+    by_model = ByModel()
     for name, answer, goals in predicted(lockstep, folders):
         rows = {row["row"] for row in answer["rows"]}
         fitted = sorted({row["row"] for row in answer["rows"] if row["fitted"]})
@@ -100,7 +132,9 @@ def section(lockstep, folders):
             if not met:
                 missed.append(f"{name}: {kind} {percent(error['mape'])}, and {goal} % is the goal")
         odd += filter(None, [unexplained(name, answer)])
-        kind = next(part for part in GOALS if part in name)
+        by_model.add(name, answer)
+        kind = name.split("_")[0] if name.startswith("mlperf") else next(
+            part for part in GOALS if part in name)
         seen = kinds.setdefault(kind, [0, 0])
         seen[0] += len(fitted)
         seen[1] += len(rows)
@@ -114,7 +148,8 @@ def section(lockstep, folders):
             + (f"Over unseen rows alone these are above it: {', '.join(above)}. " if above else "")
             + "Rows that calibrations were fitted to:", "",
             "| table | calibration | rows | fitted to | which |", "|---|---|--:|--:|---|",
-            *calibrated, "", "Together, " + "; ".join(shares) + "."]
+            *calibrated, "", "Together, " + "; ".join(shares) + ".", "", by_model.text()]
+    missed += by_model.missed()
     if odd:
         text += ["", "Unseen rows that their own tables contradict:", "", *odd]
     if over:

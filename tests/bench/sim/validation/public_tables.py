@@ -1,5 +1,6 @@
 """Published measurements against `lockstep calibrate check`."""
 import json
+import json
 import re
 
 # By a part of the file's name: the most that the mean error of a figure may be, in percent.
@@ -60,28 +61,38 @@ def ranges(numbers):
 
 
 def predicted(lockstep, folders):
-    """(name, answer, goals) of every table in the folders that has a goal."""
+    """(file, answer, goals) of every table in the folders that has a goal."""
     for file in sorted((file for folder in folders for file in folder.glob("*.json")),
                        key=lambda file: file.name):
         goals = goals_of(file.stem)
         if goals is not None:
-            yield file.stem, lockstep.ask("calibrate", "check", file)[1], goals
+            yield file, lockstep.ask("calibrate", "check", file)[1], goals
 
 
 class ByModel:
-    """The mean error of each model's unseen rows over the tables of MLPerf."""
+    """Of MLPerf's tables: the mean error of each model's unseen rows, and how far off it is by how much
+    the steps of a system change with its size: of each organisation's rows with one layout, against
+    the smallest."""
     GOAL = 8  # percent
+    SCALING_GOAL = 5
+    LAYOUT = ("model", "tp", "pp", "cp", "vp", "mbs", "dtype")
 
     def __init__(self):
         self.errors = {}
+        self.scaling = []
 
-    def add(self, name, answer):
+    def add(self, name, answer, table):
         if not name.startswith("mlperf"):
             return
-        for row in answer["rows"]:
+        smallest = {}
+        for row, given in zip(answer["rows"], table["rows"], strict=True):
+            ratio = row["predicted"] / row["measured"]
             if not row["fitted"]:
-                model = row["label"].split(",")[0]
-                self.errors.setdefault(model, []).append(abs(row["predicted"] / row["measured"] - 1))
+                self.errors.setdefault(given["model"], []).append(abs(ratio - 1))
+            series = (given["system"].split("/")[0], *(given.get(key) for key in self.LAYOUT))
+            first = smallest.setdefault(series, (given["gpus"], ratio))
+            if given["gpus"] > first[0]:
+                self.scaling.append(abs(ratio / first[1] - 1))
 
     def means(self):
         return {model: sum(errors) / len(errors) for model, errors in self.errors.items()}
@@ -89,11 +100,21 @@ class ByModel:
     def text(self):
         rows = [f"{model} {percent(mean)} ({len(self.errors[model])} rows)"
                 for model, mean in sorted(self.means().items())]
-        return f"MLPerf's unseen rows by model ({self.GOAL} % is the goal): {', '.join(rows)}."
+        return (f"MLPerf's unseen rows by model ({self.GOAL} % is the goal): {', '.join(rows)}. How much "
+                "longer or shorter a step is than that of the organisation's smallest system with the "
+                f"same layout: {percent(self.mean_scaling())} off, at most {percent(max(self.scaling))} "
+                f"({len(self.scaling)} pairs; {self.SCALING_GOAL} % is the goal).")
+
+    def mean_scaling(self):
+        return sum(self.scaling) / len(self.scaling)
 
     def missed(self):
-        return [f"{model} of MLPerf: {percent(mean)}, and {self.GOAL} % is the goal"
-                for model, mean in self.means().items() if 100 * mean > self.GOAL]
+        out = [f"{model} of MLPerf: {percent(mean)}, and {self.GOAL} % is the goal"
+               for model, mean in self.means().items() if 100 * mean > self.GOAL]
+        if 100 * self.mean_scaling() > self.SCALING_GOAL:
+            out.append(f"scaling of MLPerf: {percent(self.mean_scaling())}, and {self.SCALING_GOAL} % "
+                       "is the goal")
+        return out
 
 
 def percent(share):
@@ -117,7 +138,8 @@ def section(lockstep, folders):
     """(Markdown, what is missed)."""
     figures, calibrated, above, missed, kinds, odd = [], [], [], [], {}, []
     by_model = ByModel()
-    for name, answer, goals in predicted(lockstep, folders):
+    for file, answer, goals in predicted(lockstep, folders):
+        name = file.stem
         rows = {row["row"] for row in answer["rows"]}
         fitted = sorted({row["row"] for row in answer["rows"] if row["fitted"]})
         for kind, error in answer["summary"].items():
@@ -132,7 +154,7 @@ def section(lockstep, folders):
             if not met:
                 missed.append(f"{name}: {kind} {percent(error['mape'])}, and {goal} % is the goal")
         odd += filter(None, [unexplained(name, answer)])
-        by_model.add(name, answer)
+        by_model.add(name, answer, json.loads(file.read_text()))
         kind = name.split("_")[0] if name.startswith("mlperf") else next(
             part for part in GOALS if part in name)
         seen = kinds.setdefault(kind, [0, 0])

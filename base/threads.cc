@@ -29,14 +29,18 @@ void on_threads(std::size_t threads, const std::function<void(std::size_t)>& wor
   }
 }
 
+void for_each_index_on(std::size_t threads, std::size_t count,
+                       const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  on_threads(std::min(std::max<std::size_t>(threads, 1), count), [&](std::size_t) {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  });
+}
+
 void for_each_index(std::size_t count, std::size_t elements,
                     const std::function<void(std::size_t)>& work) {
   constexpr std::size_t kElementsPerThread = 100'000;
-  const std::size_t threads = std::min({elements / kElementsPerThread + 1, processors(), count});
-  std::atomic<std::size_t> next = 0;
-  on_threads(threads, [&](std::size_t) {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
-  });
+  for_each_index_on(std::min(elements / kElementsPerThread + 1, processors()), count, work);
 }
 
 }  // namespace lockstep

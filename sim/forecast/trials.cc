@@ -1,7 +1,6 @@
 #include "sim/forecast/trials.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -324,11 +323,9 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   if (!prices) return prices.error();
   Trials out;
   out.steps.resize(options.trials);
-  // Threads take trials from a counter. Results do not depend on which thread runs which.
-  std::atomic<std::size_t> next{0};
-  on_threads(std::min(std::max<std::size_t>(options.threads, 1), options.trials), [&](std::size_t) {
-    for (std::size_t t = next++; t < options.trials; t = next++)
-      out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
+  // Results do not depend on which thread runs which.
+  for_each_index_on(options.threads, options.trials, [&](std::size_t t) {
+    out.steps[t] = job.run_trial(Source(options.seed, t), options.jitter, *prices, first);
   });
   return out;
 }

@@ -1,5 +1,6 @@
 #include "base/threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <numeric>
@@ -40,6 +41,17 @@ TEST(Threads, EveryIndexIsVisitedOnce) {
     std::vector<int> visits(count);
     for_each_index(count, 10'000'000, [&](std::size_t i) { ++visits[i]; });
     EXPECT_EQ(visits, std::vector<int>(count, 1));
+  }
+}
+
+TEST(Threads, AsManyThreadsAsAskedTakeTheIndices) {
+  for (const std::size_t threads : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
+    std::vector<std::thread::id> ids(1000);
+    for_each_index_on(threads, ids.size(),
+                      [&](std::size_t i) { ids[i] = std::this_thread::get_id(); });
+    const std::set<std::thread::id> used(ids.begin(), ids.end());
+    EXPECT_FALSE(used.contains(std::thread::id())) << "an index was left out";
+    EXPECT_LE(used.size(), std::max<std::size_t>(threads, 1));
   }
 }
 

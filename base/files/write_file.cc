@@ -88,7 +88,9 @@ WorkFolder::WorkFolder(const std::string& named, const std::string& prefix)
 }
 
 Error WorkFolder::for_user(Error error, const std::string& input) const {
-  if (!kept_ && error.location.file.starts_with(path_ + "/")) error.location = {input};
+  const std::string& file = error.location.file;
+  if (file.starts_with(path_ + "/") && (!kept_ || file.ends_with(".yaml")))
+    error.location = {input};
   return error;
 }
 

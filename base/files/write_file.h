@@ -31,9 +31,9 @@ class WorkFolder {
   bool usable() const { return made_; }
   const std::string& path() const { return path_; }
 
-  // The error for the user: one about a file in a temporary folder, which is gone when it is read,
-  // names `input` instead, the user's file that it was made from; nothing if that is empty. Without
-  // a line, which is of a changed copy.
+  // The error for the user, who has to change `input`: one about a copy of it here, any YAML file,
+  // names it instead, and so does one about any file of a temporary folder, which is gone when the
+  // error is read. Without a line, which is of a changed copy. `input` empty: names nothing.
   Error for_user(Error error, const std::string& input) const;
 
  private:

@@ -34,7 +34,7 @@ TEST(WriteFile, FollowsALink) {
   EXPECT_EQ(TempDir::read(folder.file("target")), "new");
 }
 
-TEST(WorkFolder, OneThatGoesIsNotNamedInErrors) {
+TEST(WorkFolder, ErrorsNameTheUsersFileNotItsCopy) {
   const WorkFolder temporary("", "lockstep-test-");
   const auto said = [](const WorkFolder& folder, const std::string& file) {
     return folder.for_user({"bad", {file, 3, 7}, "mend it"}, "job.yaml").str();
@@ -45,11 +45,13 @@ TEST(WorkFolder, OneThatGoesIsNotNamedInErrors) {
             "data/captions.csv:3:7: error: bad\n  fix: mend it");
   EXPECT_EQ(said(temporary, temporary.path() + "2/other.yaml"),
             temporary.path() + "2/other.yaml:3:7: error: bad\n  fix: mend it");
-  // The user's own folder is still there.
+  // What was made in the user's own folder is still there; whoever mends the copy of a scenario
+  // there gets the same error again.
   const TempDir parent;
   const WorkFolder kept(parent.file("kept"), "");
-  EXPECT_EQ(said(kept, kept.path() + "/scenario.yaml"),
-            kept.path() + "/scenario.yaml:3:7: error: bad\n  fix: mend it");
+  EXPECT_EQ(said(kept, kept.path() + "/scenario.yaml"), "job.yaml: error: bad\n  fix: mend it");
+  EXPECT_EQ(said(kept, kept.path() + "/rank_0.jsonl"),
+            kept.path() + "/rank_0.jsonl:3:7: error: bad\n  fix: mend it");
 }
 
 TEST(WorkFolder, SaysWhereItCannotBeMade) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
@@ -66,13 +67,9 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   return out;
 }
 
-// " with gpus=64, tensor=4": what a title says beside the plan's own name, which often tells how
-// many GPUs the unchanged plan has.
-std::string with_settings(const std::vector<sim::Axis>& settings) {
-  std::string out;
-  for (const sim::Axis& axis : settings)
-    out += fmt::format("{}{}={}", out.empty() ? " with " : ", ", axis.key,
-                       sim::value_text(axis.values.front()));
+nlohmann::ordered_json by_key(const std::vector<sim::Axis>& settings) {
+  nlohmann::ordered_json out;
+  for (const sim::Axis& axis : settings) out[axis.key] = axis.values.front();
   return out;
 }
 
@@ -93,10 +90,10 @@ reports::ExitStatus write_plan(const PlanCommand& command, const reports::Output
 }
 
 reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::PlanGrid& plans,
-                                    const std::string& changes) {
+                                    const nlohmann::ordered_json& settings) {
   Result<sim::MultimodalForecast> forecast = plans.towers(0);
   if (!forecast) return reports::fail(forecast.error());
-  forecast->plan.llm.name += changes;
+  forecast->plan.llm.settings = settings;
   const Result<reports::MultimodalResult> result = reports::multimodal_result(std::move(*forecast));
   if (!result) return reports::fail(result.error(), reports::ExitStatus::own_failure);
   const auto content = [&](const std::string& kind, bool to_stdout) {
@@ -121,11 +118,10 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
   // --set gives each key one value, so there is one plan: number 0.
   const Result<sim::PlanGrid> plans = plans_of(command, *settings);
   if (!plans) return reports::fail(plans.error());
-  const std::string changes = with_settings(*settings);
-  if (plans->multimodal()) return simulate_towers(command, *plans, changes);
+  if (plans->multimodal()) return simulate_towers(command, *plans, by_key(*settings));
   Result<sim::PlanForecast> result = plans->forecast(0);
   if (!result) return reports::fail(result.error());
-  result->plan.name += changes;
+  result->plan.settings = by_key(*settings);
   const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "json") return reports::plan_json(*result);
     if (kind == "csv") return reports::plan_csv(*result);

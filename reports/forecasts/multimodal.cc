@@ -361,7 +361,7 @@ std::string multimodal_text(const MultimodalResult& result, std::size_t width) {
       "{}\n\n{}\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\n"
       "critical path of the first step\n{}\n{}\n{}{}{}\n"
       "what this rests on (docs/simulate-multimodal.md)\n{}",
-      wrap(printable(f.plan.llm.name), width), figures_text(description(f), width),
+      wrap(printable(plan_title(f.plan.llm)), width), figures_text(description(f), width),
       figures_text(headlines, width),
       step_picture_text(result.picture, "the slowest pipeline of the first step", width),
       parts_text(time_parts(f), width),
@@ -374,6 +374,7 @@ std::string multimodal_json(const MultimodalResult& result) {
   const MultimodalForecast& f = result.forecast;
   Json out;
   out["plan"] = printable(f.plan.llm.name);
+  if (!f.plan.llm.settings.empty()) out["settings"] = f.plan.llm.settings;
   out["calibration"] = printable(f.calibration.name);
   out["gpus"] = f.plan.gpus;
   out["seed"] = f.plan.data.seed;
@@ -454,7 +455,7 @@ std::string multimodal_html(const MultimodalResult& result) {
   const std::string alternatives =
       result.alternatives.empty() ? "" : alternatives_table(result, true).html("alternatives");
   return html::result_page(
-      "plan", f.plan.llm.name,
+      "plan", plan_title(f.plan.llm),
       html::figures(tower_headlines(f)) +
           html::element("p", "caption", fmt::format("{}.", html::sentence(f.reason()))),
       html::card("This plan can hang", hang_html(result)) +

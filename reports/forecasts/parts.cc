@@ -8,6 +8,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "reports/table.h"
+#include "sim/sweep/variation.h"
 
 namespace lockstep::reports {
 namespace {
@@ -19,6 +20,14 @@ double share(const PartsOfWhole& parts, double value) {
 }
 
 }  // namespace
+
+std::string plan_title(const sim::PlanFile& plan) {
+  std::string out = plan.name;
+  for (const auto& [key, value] : plan.settings.items())
+    out += fmt::format("{}{}={}", out.size() == plan.name.size() ? " with " : ", ", key,
+                       sim::value_text(value));
+  return out;
+}
 
 std::string figures_text(const std::vector<NamedFigure>& figures, std::size_t width) {
   std::string out;

@@ -15,6 +15,10 @@ namespace lockstep::reports {
 
 using html::NamedFigure;
 
+// "Llama 3 70B on 512 H100 with gpus=64, tensor=4": the plan's own name often tells how many GPUs
+// it has, so a title says beside it what was set.
+std::string plan_title(const sim::PlanFile& plan);
+
 // A line for each, the value wrapped to the right of the names; at most `width` columns. A
 // figure without a name continues the one above it.
 std::string figures_text(const std::vector<NamedFigure>& figures, std::size_t width);

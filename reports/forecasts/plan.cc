@@ -182,7 +182,7 @@ std::string plan_text(const sim::PlanForecast& f, std::size_t width) {
   return fmt::format(
       "{}\n\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\nmemory of a GPU{}\n{}\n"
       "what this rests on (docs/simulate-workloads.md)\n{}",
-      wrap(printable(f.plan.name), width), figures_text(plan_description(f), width),
+      wrap(printable(plan_title(f.plan)), width), figures_text(plan_description(f), width),
       figures_text(headlines, width), parts_text(time_parts(f), width), stage,
       parts_text(memory_parts(f), width), basis_text(f.basis(), {&f.time, &f.memory}, width));
 }
@@ -190,6 +190,7 @@ std::string plan_text(const sim::PlanForecast& f, std::size_t width) {
 std::string plan_json(const sim::PlanForecast& f) {
   Json out;
   out["plan"] = printable(f.plan.name);
+  if (!f.plan.settings.empty()) out["settings"] = f.plan.settings;
   out["calibration"] = printable(f.calibration.name);
   out["model"] = model_json(f.plan);
   out["layout"] = layout_json(f);
@@ -295,7 +296,7 @@ std::string memory_card(const sim::PlanForecast& f) {
 
 std::string plan_html(const sim::PlanForecast& f) {
   const Result<sim::StepPicture> picture = sim::draw_step(f);
-  return html::result_page("plan", f.plan.name, html::figures(plan_headlines(f)),
+  return html::result_page("plan", plan_title(f.plan), html::figures(plan_headlines(f)),
                            html::card("Plan", description_html(plan_description(f))) +
                                time_card(f) + (picture ? step_card(*picture, "") : "") +
                                memory_card(f) +

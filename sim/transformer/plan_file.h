@@ -20,6 +20,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "base/documents/yaml_document.h"
 #include "base/quantities.h"
 #include "base/result.h"
@@ -43,6 +45,8 @@ struct PlanFile {
     std::optional<Picos> every;  // work between two checkpoints; empty: the best
   };
   std::optional<Failures> failures;
+  // What a command set beside the file, by key, in the order given: {"gpus": 64}. Not read from it.
+  nlohmann::ordered_json settings;
 };
 
 // Errors, with the location: what the schema does not allow; an unknown model, or one with a

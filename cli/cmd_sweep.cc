@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include <fmt/core.h>
 
+#include "base/ends_at_once.h"
 #include "base/files/read_file.h"
 #include "base/quantities.h"
 #include "base/result.h"
@@ -329,27 +331,44 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
     line.show(
         fmt::format("{} of {} points", grouped(done), grouped(std::min(trials, grid.size()))));
   };
-  sim::SweepBook book(variation, *goal, *folder, interrupts, [&] { advance(1); });
+  sim::SweepBook book(variation, *goal, *folder, interrupts, advance);
   advance(0);
-  const runtime::ComputePoints compute = runtime::make_compute(
+  const runtime::ComputePoints points = runtime::make_compute(
       inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
-  const Result<bool> finished = runtime::try_points(compute, book, search, *goal, advance);
+  const auto summary = [&](bool interrupted) {
+    return reports::Summary{variation.name(),
+                            of_plan,
+                            variation.keys(),
+                            variation.machines() > 1,
+                            grid.size(),
+                            search.exhaustive(),
+                            seed,
+                            interrupted,
+                            *goal,
+                            book.rows()};
+  };
+  Result<bool> finished = false;
+  {
+    // What was tried until Ctrl-C is written: the same command continues from it. Between two
+    // points this thread sees the signal. One point may take as long as the user's patience, so
+    // another thread writes what there is, and the program ends before the point does.
+    // It lets nobody have the book again.
+    std::unique_lock<std::mutex> held;
+    const EndsAtOnce ends([&] {
+      held = book.hold();
+      points.abandon();
+      line.erase();
+      if (const Status ok = write_results(summary(true), command); !ok) reports::fail(ok.error());
+      std::cout << std::flush;
+    });
+    finished = runtime::try_points(points, book, search, *goal);
+  }
   line.erase();
   if (!finished) return reports::fail(finished.error(), reports::ExitStatus::own_failure);
-  const reports::Summary summary{variation.name(),
-                                 of_plan,
-                                 variation.keys(),
-                                 variation.machines() > 1,
-                                 grid.size(),
-                                 search.exhaustive(),
-                                 seed,
-                                 !*finished,
-                                 *goal,
-                                 book.rows()};
-  if (const Status ok = write_results(summary, command); !ok)
+  const reports::Summary all = summary(/*interrupted=*/!*finished);
+  if (const Status ok = write_results(all, command); !ok)
     return reports::fail(ok.error(), reports::ExitStatus::own_failure);
-  // What was tried until Ctrl-C is written first: the same command continues from it.
-  return *finished ? status_of(summary.rows) : reports::interrupted_by(interrupts.poll());
+  return *finished ? status_of(all.rows) : reports::interrupted_by(interrupts.poll());
 }
 
 // -o has one meaning in all commands, what to write: a report where it names a form or ends like

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -54,6 +57,7 @@ std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sim::PointId>& poi
 }
 
 Status SweepRun::compute(const std::vector<sim::PointId>& points) {
+  const auto held = book_.hold();
   std::deque<Job> jobs = jobs_of(points);
   while (!book_.interrupted() && !(jobs.empty() && running_.empty())) {
     if (!jobs.empty() && running_.size() < options_.workers) {
@@ -62,10 +66,18 @@ Status SweepRun::compute(const std::vector<sim::PointId>& points) {
       continue;
     }
     if (const Status ok = poll_running(); !ok) return ok;
-    if (!running_.empty()) std::this_thread::sleep_for(kSweepPoll);
+    if (!running_.empty()) book_.without([] { std::this_thread::sleep_for(kSweepPoll); });
   }
   running_.clear();  // of an interrupted sweep: ends the workers
   return Status::ok();
+}
+
+void SweepRun::abandon() {
+  running_.clear();
+  // Only their files: the other thread may be at work on one of these jobs.
+  std::error_code ignored;
+  if (starting_ != nullptr) std::filesystem::remove_all(starting_->path(), ignored);
+  for (const Derived& one : derived_) std::filesystem::remove_all(one.folder->path(), ignored);
 }
 
 // Starts the worker that derives the job, unless one of the latest jobs was the same.
@@ -77,24 +89,26 @@ Status SweepRun::start(Job job) {
   const auto known = std::find_if(derived_.begin(), derived_.end(),
                                   [&](const Derived& one) { return one.text == job.text; });
   if (known != derived_.end()) return finish(job, *known);
-  auto folder = std::make_unique<WorkFolder>("", "lockstep-sweep-");
-  if (!folder->usable())
-    return Error{"a folder for a worker's files cannot be made", {folder->path()}, "set TMPDIR"};
-  const std::string file = folder->path() + "/scenario.yaml";
+  starting_ = std::make_unique<WorkFolder>("", "lockstep-sweep-");
+  if (!starting_->usable())
+    return Error{"a folder for a worker's files cannot be made", {starting_->path()}, "set TMPDIR"};
+  const std::string file = starting_->path() + "/scenario.yaml";
   if (const Status ok = write_file(file, job.text); !ok) return ok;
   Result<Scenario> scenario = load_scenario(file);
-  if (!scenario) return folder->for_user(scenario.error(), plan_.variation().job_file());
+  if (!scenario) return starting_->for_user(scenario.error(), plan_.variation().job_file());
   job.ranks = scenario->ranks;
-  const DeriveRanksOptions options{options_.worker, folder->path(), options_.on_meta,
+  const DeriveRanksOptions options{options_.worker, starting_->path(), options_.on_meta,
                                    LoneRanks::Costs::counts, true};
-  Result<RanksToDerive> ranks = ranks_to_derive(*scenario, options, book_.interrupts());
+  // Of a large job a worker is asked who draws alike.
+  Result<RanksToDerive> ranks =
+      book_.without([&] { return ranks_to_derive(*scenario, options, book_.interrupts()); });
   // Interrupted, the job was not decided: the next run tries it.
   if (!ranks && book_.interrupted()) return Status::ok();
   if (!ranks) return record_for_all(job, sim::Outcome::refused, ranks.error());
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();
   running_.push_back(
-      {std::move(job), std::move(*scenario), std::move(folder), std::move(*derivation)});
+      {std::move(job), std::move(*scenario), std::move(starting_), std::move(*derivation)});
   return Status::ok();
 }
 
@@ -164,15 +178,20 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
     derived.ranks = std::move(*again);
   }
   derived.was_timed = true;
-  Result<sim::TimedScenario> timed =
-      sim::time_scenario(derived.scenario,
-                         {std::move(derived.ranks.run), std::move(derived.ranks.costs),
-                          derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
-                         *machine);
+  std::optional<verify::Report> hang;
+  const Result<sim::TimedScenario> timed = book_.without([&] {
+    Result<sim::TimedScenario> result =
+        sim::time_scenario(derived.scenario,
+                           {std::move(derived.ranks.run), std::move(derived.ranks.costs),
+                            derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
+                           *machine);
+    if (result && !result->forecast) hang = reports::judge_hang(result->simulated, result->run);
+    return result;
+  });
   if (!timed) return refused(timed.error());
-  if (!timed->forecast) {
+  if (hang) {
     out.outcome = sim::Outcome::hangs;
-    out.reason = reason_of(reports::judge_hang(timed->simulated, timed->run));
+    out.reason = reason_of(*hang);
     return out;
   }
   const sim::ScenarioForecast& forecast = *timed->forecast;
@@ -197,25 +216,27 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
 ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
                            sim::SweepBook& book) {
   if (const auto* plans = std::get_if<sim::PlanGrid>(&subject))
-    return [plans, &book,
-            checks = sim::ModalityChecks()](const std::vector<sim::PointId>& points) mutable {
-      return sim::compute_plans(*plans, points, checks, book);
-    };
+    return {[plans, &book,
+             checks = sim::ModalityChecks()](const std::vector<sim::PointId>& points) mutable {
+              return sim::compute_plans(*plans, points, checks, book);
+            },
+            [] {}};
   const auto run =
       std::make_shared<SweepRun>(std::get<sim::ScenarioGrid>(subject), std::move(options), book);
-  return [run](const std::vector<sim::PointId>& points) { return run->compute(points); };
+  return {[run](const std::vector<sim::PointId>& points) { return run->compute(points); },
+          [run] { run->abandon(); }};
 }
 
-Result<bool> try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
-                        const sim::Goal& goal, const std::function<void(std::size_t)>& known) {
-  for (auto points = search.next(); !points.empty(); points = search.next()) {
-    std::size_t rows = 0;  // of an earlier, interrupted sweep into the same folder
-    for (const sim::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
-    known(rows);
-    book.ask(points);
-    if (const Status ok = compute(points); !ok) return ok.error();
+Result<bool> try_points(const ComputePoints& points, sim::SweepBook& book, sim::Search& search,
+                        const sim::Goal& goal) {
+  for (auto next = search.next(); !next.empty(); next = search.next()) {
+    {
+      const auto held = book.hold();
+      book.ask(next);
+    }
+    if (const Status ok = points.compute(next); !ok) return ok.error();
     std::vector<sim::Score> scores;
-    for (const sim::PointId point : points) {
+    for (const sim::PointId point : next) {
       const sim::Row* row = book.find(point);
       if (row == nullptr) return false;
       scores.push_back(sim::score(*row, goal));

@@ -37,9 +37,12 @@ class SweepRun {
       : plan_(plan), options_(std::move(options)), book_(book) {}
 
   // Adds a row to the book for each of the points that it lacks; stops early after the user's
-  // signal. Each job is derived once, for all of its points. Errors: a file that cannot be written,
-  // a worker that cannot be started.
+  // signal. Each job is derived once, for all of its points. Holds the book except while it waits
+  // or times a job. Errors: a file that cannot be written, a worker that cannot be started.
   Status compute(const std::vector<sim::PointId>& points);
+  // Ends the workers and removes their files, since the program is about to end. For a thread that
+  // holds the book while another one is in compute().
+  void abandon();
 
  private:
   // A job whose ranks were derived.
@@ -75,6 +78,7 @@ class SweepRun {
   const sim::ScenarioGrid& plan_;
   SweepRunOptions options_;
   sim::SweepBook& book_;
+  std::unique_ptr<WorkFolder> starting_;  // of the job that start() is about to derive
   std::vector<Running> running_;
   std::deque<Derived> derived_;  // the latest is last
 };
@@ -82,8 +86,12 @@ class SweepRun {
 // The subject of a sweep: a scenario on machines, or a plan on calibrations.
 using SweepSubject = std::variant<sim::ScenarioGrid, sim::PlanGrid>;
 
-// Adds a row to the book for each point that it lacks.
-using ComputePoints = std::function<Status(const std::vector<sim::PointId>&)>;
+struct ComputePoints {
+  // Adds a row to the book for each point that it lacks.
+  std::function<Status(const std::vector<sim::PointId>&)> compute;
+  // Leaves nothing behind, as SweepRun::abandon().
+  std::function<void()> abandon;
+};
 
 // How the subject's points are computed. `options` are not used for plans. All references must
 // outlive the result.
@@ -91,8 +99,7 @@ ComputePoints make_compute(const SweepSubject& subject, SweepRunOptions options,
                            sim::SweepBook& book);
 
 // Computes the points that the search proposes. False: the user stopped it before it was done.
-// Before each round, `known` is called with the number of its points that the book already has.
-Result<bool> try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
-                        const sim::Goal& goal, const std::function<void(std::size_t)>& known);
+Result<bool> try_points(const ComputePoints& points, sim::SweepBook& book, sim::Search& search,
+                        const sim::Goal& goal);
 
 }  // namespace lockstep::runtime

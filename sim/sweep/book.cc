@@ -175,12 +175,12 @@ Status SweepFolder::append(const std::string& line) {
 }
 
 SweepBook::SweepBook(const Variation& variation, Goal goal, SweepFolder& folder,
-                     Interrupts& interrupts, std::function<void()> on_row)
+                     Interrupts& interrupts, std::function<void(std::size_t)> on_rows)
     : variation_(variation),
       goal_(goal),
       folder_(folder),
       interrupts_(interrupts),
-      on_row_(std::move(on_row)) {
+      on_rows_(std::move(on_rows)) {
   for (const Row& row : folder.rows())
     // Failed points are tried again. Later lines win: a point may have failed before it succeeded.
     if (row.outcome != Outcome::failed)
@@ -189,6 +189,9 @@ SweepBook::SweepBook(const Variation& variation, Goal goal, SweepFolder& folder,
 
 void SweepBook::ask(const std::vector<PointId>& points) {
   asked_.insert(asked_.end(), points.begin(), points.end());
+  std::size_t known = 0;  // of an earlier, interrupted sweep into the same folder
+  for (const PointId point : points) known += find(point) != nullptr ? 1U : 0U;
+  on_rows_(known);
 }
 
 const Row* SweepBook::find(PointId point) const {
@@ -203,7 +206,7 @@ Status SweepBook::add(PointId point, Row row) {
   if (const Status ok = folder_.append(row_line(row, fits(row, goal_))); !ok) return ok;
   std::string key = point_key(row.machine, row.values);
   rows_.insert_or_assign(std::move(key), std::move(row));
-  on_row_();
+  on_rows_(1);
   return Status::ok();
 }
 
@@ -216,10 +219,12 @@ std::vector<Row> SweepBook::rows() const {
 
 Status compute_plans(const PlanGrid& plans, const std::vector<PointId>& points,
                      ModalityChecks& checks, SweepBook& book) {
+  const auto held = book.hold();
   for (const PointId point : points) {
     if (book.interrupted()) return Status::ok();
     if (book.find(point) != nullptr) continue;
-    if (const Status ok = book.add(point, plans.row(point, checks)); !ok) return ok;
+    Row row = book.without([&] { return plans.row(point, checks); });
+    if (const Status ok = book.add(point, std::move(row)); !ok) return ok;
   }
   return Status::ok();
 }

@@ -1,11 +1,17 @@
 // SweepBook: the rows of a sweep by point: those that its folder had and new ones, each written as
 // it comes. SweepRun (scenarios) and compute_plans() compute them.
+//
+// A row may take many seconds to compute, and Ctrl-C should end the sweep at once. So another
+// thread (base/ends_at_once.h) may report the rows meanwhile: the thread that computes holds the
+// book, except while it computes one row or waits for a worker.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/interrupts.h"
@@ -59,16 +65,31 @@ class SweepFolder {
 
 class SweepBook {
  public:
-  // Points with rows in `folder` are known, except failed ones. Calls `on_row` after each added
-  // row. References are not owned and must outlive this object.
+  // Points with rows in `folder` are known, except failed ones. Calls `on_rows` with the number of
+  // rows that have come to those asked for. References are not owned and must outlive this object.
   SweepBook(const Variation& variation, Goal goal, SweepFolder& folder, Interrupts& interrupts,
-            std::function<void()> on_row);
+            std::function<void(std::size_t)> on_rows);
 
   const Variation& variation() const { return variation_; }
   bool interrupted() { return interrupts_.poll() != 0; }
   Interrupts& interrupts() { return interrupts_; }
 
-  // Sets the points that rows() returns.
+  // Nobody else uses the book while the result lives, nor what `on_rows` counts.
+  [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
+  // Lets go of the held book while `work` runs, which does not use it, and returns its result.
+  template <class Work>
+  auto without(Work work) {
+    struct Release {
+      explicit Release(std::mutex& held) : mutex(held) { mutex.unlock(); }
+      ~Release() { mutex.lock(); }
+      Release(const Release&) = delete;
+      Release& operator=(const Release&) = delete;
+      std::mutex& mutex;
+    } const released(mutex_);
+    return work();
+  }
+
+  // Adds to the points that rows() returns. Those that have a row already count at once.
   void ask(const std::vector<PointId>& points);
   // The row of a point; null if not computed yet.
   const Row* find(PointId point) const;
@@ -82,13 +103,14 @@ class SweepBook {
   Goal goal_;
   SweepFolder& folder_;
   Interrupts& interrupts_;
-  std::function<void()> on_row_;
+  std::function<void(std::size_t)> on_rows_;
+  std::mutex mutex_;
   std::map<std::string, Row> rows_;  // by point_key()
   std::vector<PointId> asked_;
 };
 
 // Computes a row for each of the points; fewer after a signal from the user. `checks`: one for all
-// calls of a sweep. Errors: add()'s.
+// calls of a sweep. Holds the book except while it computes. Errors: add()'s.
 Status compute_plans(const PlanGrid& plans, const std::vector<PointId>& points,
                      ModalityChecks& checks, SweepBook& book);
 

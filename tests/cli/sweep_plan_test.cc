@@ -187,6 +187,29 @@ TEST_F(SweepPlan, CtrlCKeepsAndReportsWhatWasComputed) {
   }
 }
 
+// The second point takes seconds: Ctrl-C does not wait for it.
+TEST_F(SweepPlan, CtrlCEndsAPointThatIsComputed) {
+  folder_.write("slow.yaml",
+                "plan: 1\nname: slow\ncalibration: h100-cluster\ngpus: 64\nglobal_batch: 65536\n"
+                "steps: 60\nllm: {model: {layers: 64, hidden: 1024, heads: 16, vocabulary: 51200}, "
+                "sequence: 256, pipeline: {stages: 2}}\nencoders: []\ndata: {text: 100}\n");
+  Result<runtime::Process> program = runtime::Process::spawn(
+      {LOCKSTEP_BINARY_DIR "/lockstep", "sweep", folder_.file("slow.yaml"), "-o",
+       folder_.file("out"), "-o", "json=" + folder_.file("json"), "--vary", "micro_batch=4096,1,2"},
+      folder_.file("log"));
+  ASSERT_TRUE(program);
+  const std::string file = folder_.file("out/results.jsonl");
+  ASSERT_TRUE(runtime::launch_testing::eventually(
+      [&] { return std::filesystem::exists(file) && std::filesystem::file_size(file) > 0; }));
+  program->signal(SIGINT);
+  ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !program->running(); }));
+  EXPECT_EQ(program->poll()->exit_status, 128 + SIGINT);
+  const Json report = Json::parse(TempDir::read(folder_.file("json")));
+  EXPECT_EQ(report["tried"], 1);
+  EXPECT_EQ(report["interrupted"], true);
+  EXPECT_THAT(TempDir::read(folder_.file("log")), HasSubstr("1 of 3 points; interrupted"));
+}
+
 TEST_F(SweepPlan, WhereAllAreRefusedTheStatusSaysSo) {
   const Outcome outcome = sweep({"--vary", "tensor=3,5"});
   EXPECT_EQ(outcome.status, 2);

@@ -202,13 +202,18 @@ std::string alternatives_text(const MultimodalResult& result, std::size_t width)
 std::string hang_sentence(const MultimodalForecast& f) {
   const sim::ModalityDivergence& d = *f.divergence;
   const sim::EncoderTower& tower = f.plan.encoders[d.encoder];
+  const char* what = "no item in the micro-batch whose gradients are summed";
+  const char* so = "makes fewer calls than others, which wait for it";
+  if (tower.layout.sharding == sim::Sharding::zero3) what = "fewer micro-batches with items";
+  if (sim::order_matters(f.plan, d.encoder)) {
+    what = "its items in fewer or in other micro-batches than others";
+    so = "they wait for each other";
+  }
   return fmt::format(
       "modality-divergence: this plan can hang. In {} of the steps (95 %: {} to {}, {} drawn) a "
-      "data-parallel rank of {} has {} and makes fewer calls than others, which wait for it.",
-      percent(d.probability), percent(d.low), percent(d.high), d.steps, printable(tower.name),
-      tower.layout.sharding == sim::Sharding::zero3
-          ? "fewer micro-batches with items"
-          : "no item in the micro-batch whose gradients are summed");
+      "data-parallel rank of {} has {} and {}.",
+      percent(d.probability), percent(d.low), percent(d.high), d.steps, printable(tower.name), what,
+      so);
 }
 
 std::string remedy_result(const sim::ModalityRemedy& remedy) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,6 +31,24 @@ bool calls_follow_items(const EncoderTower& tower) {
                                        tower.layout.sharding < Sharding::zero3);
 }
 
+// How many of the LLM's replicas, one after the other, meet in calls of each micro-batch; 1: each
+// runs by itself until the gradients are summed.
+std::size_t replicas_that_meet(const MultimodalPlan& plan) {
+  const TrainingPlan& llm = plan.llm.plan;
+  // FSDP gathers each layer as it runs; in a pipeline once a step.
+  if (llm.sharding == Sharding::zero3 && llm.pipeline == 1)
+    return static_cast<std::size_t>(llm.data);
+  // Tokens go to experts on the ranks of other replicas.
+  if (plan.llm.model.experts > 0 && llm.expert > llm.context)
+    return static_cast<std::size_t>(llm.expert / llm.context);
+  return 1;
+}
+
+// Whether its calls are among those of the LLM's micro-batches, on the same GPUs.
+bool gathers_beside_llm(const EncoderTower& tower) {
+  return gathers_as_it_runs(tower) && tower.place == EncoderPlace::first_stage;
+}
+
 // By rank of the encoder, over all units: in which micro-batches it makes calls.
 std::vector<std::vector<bool>> calls_of(
     const EncoderTower& tower, const std::vector<std::vector<std::vector<EncoderLoad>>>& units) {
@@ -53,7 +73,7 @@ std::int64_t passes(const std::vector<bool>& calls) {
 
 // Calls match by their number in the group, so ranks diverge if one makes more than another. In a
 // unit the first rank makes the most calls and the last one the fewest (ItemsOfUnit).
-bool diverges(const EncoderTower& tower, const std::vector<ItemsOfUnit>& units) {
+bool makes_unequal_calls(const EncoderTower& tower, const std::vector<ItemsOfUnit>& units) {
   const auto passes_of = [&](const ItemsOfUnit& unit, std::size_t rank) {
     // As calls_of().
     const std::size_t first = gathers_as_it_runs(tower) ? 0 : unit.items.size() - 1;
@@ -67,6 +87,79 @@ bool diverges(const EncoderTower& tower, const std::vector<ItemsOfUnit>& units) 
   });
 }
 
+// Which towers gather in each micro-batch on the first and on the last rank of a unit: a bit for
+// each. In a unit all ranks between the two do what these do where they do the same.
+using GatheringTowers = std::vector<std::uint32_t>;
+struct GatheringRanks {
+  GatheringTowers first, last;
+};
+
+std::vector<GatheringRanks> gathering_ranks(const MultimodalPlan& plan, const DealtItems& dealt) {
+  std::vector<GatheringRanks> out(dealt.replicas, {GatheringTowers(dealt.micro_batches, 0),
+                                                   GatheringTowers(dealt.micro_batches, 0)});
+  for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
+    const EncoderTower& tower = plan.encoders[i];
+    if (!gathers_beside_llm(tower)) continue;
+    const std::uint32_t bit = 1U << i;
+    const std::vector<ItemsOfUnit> units = count_items(plan, tower, dealt);
+    for (std::size_t unit = 0; unit < units.size(); ++unit)
+      for (std::size_t m = 0; m < dealt.micro_batches; ++m) {
+        const std::int64_t items = units[unit].items[m];
+        const auto ranks = static_cast<std::int64_t>(units[unit].ranks);
+        if (tower.dummy || items > 0) out[unit].first[m] |= bit;
+        if (tower.dummy || items >= ranks) out[unit].last[m] |= bit;
+      }
+  }
+  return out;
+}
+
+GatheringTowers without_idle(GatheringTowers towers) {
+  std::erase(towers, 0U);
+  return towers;
+}
+
+// Ranks that gather the same towers as often as others can still wait for each other: in an
+// encoder's call for a rank that has its items in another micro-batch, which waits in a call of the
+// LLM or of another encoder that comes before. So the calls of all must come in one order.
+bool gather_in_unequal_order(const MultimodalPlan& plan, const std::vector<GatheringRanks>& ranks) {
+  const std::size_t together = replicas_that_meet(plan);
+  const GatheringTowers order = without_idle(ranks[0].first);
+  for (std::size_t unit = 0; unit < ranks.size(); ++unit)
+    for (const GatheringTowers* towers : {&ranks[unit].first, &ranks[unit].last}) {
+      if (without_idle(*towers) != order) return true;
+      // Replicas that meet in the LLM's calls do so in every micro-batch.
+      if (together > 1 && *towers != ranks[unit - unit % together].first) return true;
+    }
+  return false;
+}
+
+// Whether ranks of the encoder have items in different micro-batches.
+bool gathers_unequally(const std::vector<GatheringRanks>& ranks, std::size_t encoder) {
+  const std::uint32_t bit = 1U << encoder;
+  for (const GatheringRanks& unit : ranks)
+    for (const GatheringTowers* towers : {&unit.first, &unit.last})
+      for (std::size_t m = 0; m < towers->size(); ++m)
+        if (((*towers)[m] & bit) != (ranks[0].first[m] & bit)) return true;
+  return false;
+}
+
+// The first encoder whose ranks call unequally in a step, or in another order; nothing: none.
+std::optional<std::size_t> diverging_encoder(const MultimodalPlan& plan, const DealtItems& dealt) {
+  std::vector<std::size_t> beside;
+  for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
+    const EncoderTower& tower = plan.encoders[i];
+    if (!calls_follow_items(tower)) continue;
+    if (makes_unequal_calls(tower, count_items(plan, tower, dealt))) return i;
+    if (gathers_beside_llm(tower)) beside.push_back(i);
+  }
+  if (beside.empty()) return std::nullopt;
+  const std::vector<GatheringRanks> ranks = gathering_ranks(plan, dealt);
+  if (!gather_in_unequal_order(plan, ranks)) return std::nullopt;
+  for (const std::size_t i : beside)
+    if (gathers_unequally(ranks, i)) return i;
+  return std::nullopt;
+}
+
 struct HangCount {
   std::int64_t hang = 0;
   std::size_t encoder = 0;
@@ -75,15 +168,10 @@ struct HangCount {
 
 void count_step(const MultimodalPlan& plan, const DealtItems& dealt, std::int64_t step,
                 HangCount& out) {
-  for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
-    const EncoderTower& tower = plan.encoders[i];
-    if (!calls_follow_items(tower) || !diverges(tower, count_items(plan, tower, dealt))) continue;
-    if (out.hang++ == 0) {
-      out.encoder = i;
-      out.first = static_cast<std::uint64_t>(step);
-    }
-    break;
-  }
+  const std::optional<std::size_t> encoder = diverging_encoder(plan, dealt);
+  if (!encoder || out.hang++ > 0) return;
+  out.encoder = *encoder;
+  out.first = static_cast<std::uint64_t>(step);
 }
 
 bool can_diverge(const MultimodalPlan& plan) {
@@ -165,6 +253,11 @@ std::vector<Remedy> remedies_of(const MultimodalPlan& plan, std::size_t encoder)
 }
 
 }  // namespace
+
+bool order_matters(const MultimodalPlan& plan, std::size_t encoder) {
+  const auto gather = std::count_if(plan.encoders.begin(), plan.encoders.end(), gathers_beside_llm);
+  return gathers_beside_llm(plan.encoders[encoder]) && (gather > 1 || replicas_that_meet(plan) > 1);
+}
 
 std::vector<Result<std::optional<ModalityDivergence>>> check_each(
     const std::vector<MultimodalPlan>& plans, std::int64_t steps) {
@@ -266,53 +359,51 @@ Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan&
 
 namespace {
 
-// The ranks that are shown: all, or the first with the fewest calls, the first with the most, and
-// the first of the others.
-std::vector<std::size_t> shown_ranks(const std::vector<std::vector<bool>>& ranks) {
-  std::vector<std::size_t> out(std::min(ranks.size(), kMaxRanksShown));
-  std::iota(out.begin(), out.end(), std::size_t{0});
-  if (ranks.size() == out.size()) return out;
+// The ranks that are shown: the first, and among them, or instead of the last of them, the first
+// with the fewest calls, the first with the most, and the first that has its items in other
+// micro-batches than the first of the ranks it meets, with that one. `met`: of so many, one after
+// the other.
+std::vector<std::size_t> shown_ranks(const std::vector<std::vector<bool>>& ranks, std::size_t met) {
   const auto less = [](const std::vector<bool>& a, const std::vector<bool>& b) {
     return passes(a) < passes(b);
   };
   const auto [fewest, most] = std::minmax_element(ranks.begin(), ranks.end(), less);
-  for (const auto& it : {fewest, most}) {
-    const auto rank = static_cast<std::size_t>(it - ranks.begin());
-    if (std::find(out.begin(), out.end(), rank) != out.end()) continue;
-    out[rank == static_cast<std::size_t>(fewest - ranks.begin()) ? out.size() - 1
-                                                                 : out.size() - 2] = rank;
+  std::set<std::size_t> out = {static_cast<std::size_t>(fewest - ranks.begin()),
+                               static_cast<std::size_t>(most - ranks.begin())};
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::size_t first = rank - rank % met;
+    if (ranks[rank] == ranks[first]) continue;
+    out.insert({first, rank});
+    break;
   }
-  std::sort(out.begin(), out.end());
-  return out;
+  for (std::size_t rank = 0; out.size() < std::min(ranks.size(), kMaxRanksShown); ++rank)
+    out.insert(rank);
+  return {out.begin(), out.end()};
 }
 
+// One shown rank's calls, as its trace.
 class CallWriter {
  public:
-  static constexpr const char* kLlmGroup = "llm data parallel";
-
-  CallWriter(const std::string& encoder, std::size_t rank, std::size_t world,
-             std::size_t encoder_rank)
-      : encoder_group_(fmt::format("{} data parallel", encoder)) {
+  CallWriter(std::size_t rank, std::size_t world, std::size_t encoder_rank) {
     line({{"header", 1},
           {"rank", rank},
           {"world_size", world},
           {"backend", "nccl"},
           {"program", fmt::format("data-parallel rank {} of the encoder", encoder_rank)}});
-    std::vector<std::size_t> all(world);
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    for (const std::string& group : {encoder_group_, std::string(kLlmGroup)})
-      line({{"group", group}, {"ranks", all}});
   }
-  void modalities(std::size_t micro_batch, std::string_view kind, bool has) {
+  void group(const std::string& name, const std::vector<std::size_t>& ranks) {
+    line({{"group", name}, {"ranks", ranks}});
+  }
+  void modalities(std::size_t micro_batch, const std::set<std::string_view>& items) {
     nlohmann::json names = nlohmann::json::array();
     names.push_back("text");
-    if (has) names.push_back(std::string(kind));
+    for (const std::string_view kind : items) names.push_back(std::string(kind));
     line({{"ev", "modality"}, {"n", micro_batch}, {"has", names}});
   }
-  void call(const char* op, std::string what, std::size_t micro_batch, bool of_llm = false) {
+  void call(const std::string& group, const char* op, std::string what, std::size_t micro_batch) {
     line({{"ev", "issue"},
           {"id", id_++},
-          {"g", of_llm ? std::string(kLlmGroup) : encoder_group_},
+          {"g", group},
           {"op", op},
           {"what", {std::move(what)}},
           {"step", micro_batch}});
@@ -326,43 +417,126 @@ class CallWriter {
   void line(const nlohmann::json& object) {
     text_ += object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
-  std::string encoder_group_, text_;
+  std::string text_;
   std::int64_t id_ = 0;
+};
+
+// The calls of the ranks of one encoder in a step: of that encoder, of those that gather beside it,
+// and of the LLM.
+class DivergingStep {
+ public:
+  DivergingStep(const MultimodalPlan& plan, const DealtStep& dealt, std::size_t encoder)
+      : plan_(plan), dealt_(dealt), encoder_(encoder), together_(replicas_that_meet(plan)) {
+    for (std::size_t i = 0; i < plan.encoders.size(); ++i)
+      if (i == encoder ||
+          (gathers_beside_llm(plan.encoders[encoder]) && gathers_beside_llm(plan.encoders[i])))
+        towers_.push_back(i);
+    const auto& units = dealt.encoders[encoder];
+    micro_batches_ = units[0].size();
+    per_unit_ = units[0][0].size();
+    const std::vector<std::vector<bool>> ranks = calls_of(plan.encoders[encoder], units);
+    meets_ = together_ > 1 && gathers_beside_llm(plan.encoders[encoder]);
+    shown_ = shown_ranks(ranks, meets_ ? together_ * per_unit_ : ranks.size());
+  }
+
+  std::size_t ranks() const { return shown_.size(); }
+
+  std::string trace_of(std::size_t shown) const {
+    CallWriter out(shown, shown_.size(), shown_[shown]);
+    std::vector<std::size_t> all(shown_.size()), met;
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    for (const std::size_t i : towers_) out.group(group_of_tower(i), all);
+    out.group(kLlmGroup, all);
+    for (const std::size_t other : all)
+      if (block_of(other) == block_of(shown)) met.push_back(other);
+    if (meets_ && experts()) out.group(meeting(shown), met);
+    // As many micro-batches as are told apart: of hooks only the last one makes calls.
+    const bool gathers = gathers_as_it_runs(plan_.encoders[encoder_]);
+    for (std::size_t m = gathers ? 0 : micro_batches_ - 1; m < micro_batches_; ++m)
+      write_micro_batch(shown, m, out);
+    out.call(kLlmGroup, "all_reduce", "llm", micro_batches_ - 1);
+    return out.end();
+  }
+
+ private:
+  static constexpr const char* kLlmGroup = "llm data parallel";
+
+  std::string group_of_tower(std::size_t i) const {
+    return fmt::format("{} data parallel", plan_.encoders[i].name);
+  }
+  bool experts() const { return plan_.llm.plan.sharding != Sharding::zero3; }
+  // Of replicas that meet in the LLM's calls.
+  std::size_t block_of(std::size_t shown) const { return shown_[shown] / per_unit_ / together_; }
+  // The group in which they do.
+  std::string meeting(std::size_t shown) const {
+    return experts() ? fmt::format("llm experts {}", block_of(shown)) : std::string(kLlmGroup);
+  }
+
+  bool has_items(std::size_t shown, std::size_t m, std::size_t tower) const {
+    const auto& ranks = dealt_.encoders[tower][shown_[shown] / per_unit_][m];
+    // Ranks of a tower are numbered over the GPUs of a unit, as many for each as its tensor says.
+    const auto gpu = (shown_[shown] % per_unit_) *
+                     static_cast<std::size_t>(plan_.encoders[encoder_].layout.tensor);
+    return ranks[gpu / static_cast<std::size_t>(plan_.encoders[tower].layout.tensor)].items > 0;
+  }
+
+  void write_micro_batch(std::size_t shown, std::size_t m, CallWriter& out) const {
+    std::set<std::string_view> items;
+    std::vector<std::size_t> called;
+    for (const std::size_t i : towers_) {
+      const EncoderTower& tower = plan_.encoders[i];
+      if (has_items(shown, m, i)) items.insert(kItemKinds[tower.input]);
+      if (tower.dummy || has_items(shown, m, i)) called.push_back(i);
+    }
+    out.modalities(m, items);
+    const auto unit_name = [&](std::size_t tower, int unit) {
+      return fmt::format("{}.layers.{}", plan_.encoders[tower].name, unit);
+    };
+    for (const std::size_t i : called)
+      for (int unit = 0; gathers_as_it_runs(plan_.encoders[i]) && unit < kUnitsShown; ++unit)
+        out.call(group_of_tower(i), "all_gather_into_tensor", unit_name(i, unit), m);
+    if (meets_) write_meeting(shown, m, out);
+    for (auto i = called.rbegin(); i != called.rend(); ++i)
+      for (int unit = kUnitsShown; unit-- > 0;) {
+        const EncoderTower& tower = plan_.encoders[*i];
+        const bool gathers = gathers_as_it_runs(tower);
+        if (gathers) out.call(group_of_tower(*i), "all_gather_into_tensor", unit_name(*i, unit), m);
+        if (tower.trained())
+          out.call(group_of_tower(*i), gathers ? "reduce_scatter_tensor" : "all_reduce",
+                   unit_name(*i, unit), m);
+      }
+  }
+
+  // What the LLM calls in a micro-batch, forward and backward.
+  void write_meeting(std::size_t shown, std::size_t m, CallWriter& out) const {
+    const char* const op = experts() ? "all_to_all_single" : "all_gather_into_tensor";
+    const char* const what = experts() ? "llm.layers.0.tokens of experts" : "llm.layers.0";
+    out.call(meeting(shown), op, what, m);
+    out.call(meeting(shown), op, what, m);
+    if (!experts() && !plan_.llm_frozen) out.call(meeting(shown), "reduce_scatter_tensor", what, m);
+  }
+
+  const MultimodalPlan& plan_;
+  const DealtStep& dealt_;
+  std::size_t encoder_;
+  std::size_t together_;             // replicas that meet in the LLM's calls
+  bool meets_ = false;               // whether these are among the encoder's
+  std::vector<std::size_t> towers_;  // whose calls are written
+  std::size_t micro_batches_ = 0, per_unit_ = 0;
+  std::vector<std::size_t> shown_;
 };
 
 }  // namespace
 
 Result<trace::Run> modality_run(const MultimodalPlan& plan, const ModalityDivergence& divergence) {
-  const EncoderTower& tower = plan.encoders[divergence.encoder];
   const Result<DealtStep> dealt = deal_step(plan, divergence.first);
   if (!dealt) return dealt.error();
-  const auto& units = dealt->encoders[divergence.encoder];
-  const std::vector<std::vector<bool>> ranks = calls_of(tower, units);
-  const bool gathers = gathers_as_it_runs(tower);
-  const std::size_t micro_batches = ranks[0].size();
-  const std::size_t per_unit = units[0][0].size();
-  const std::vector<std::size_t> shown = shown_ranks(ranks);
+  const DivergingStep step(plan, *dealt, divergence.encoder);
   trace::Tables tables;
   std::vector<trace::RankTrace> traces;
-  for (std::size_t r = 0; r < shown.size(); ++r) {
-    CallWriter writer(tower.name, r, shown.size(), shown[r]);
-    const auto& unit = units[shown[r] / per_unit];
-    // As many micro-batches as are told apart: of hooks only the last one makes calls.
-    for (std::size_t m = gathers ? 0 : micro_batches - 1; m < micro_batches; ++m) {
-      const bool has = unit[m][shown[r] % per_unit].items > 0;
-      writer.modalities(m, kItemKinds[tower.input], has);
-      const auto unit_name = [&](int i) { return fmt::format("{}.layers.{}", tower.name, i); };
-      for (int i = 0; has && gathers && i < kUnitsShown; ++i)
-        writer.call("all_gather_into_tensor", unit_name(i), m);
-      for (int i = kUnitsShown; has && i-- > 0;) {
-        if (gathers) writer.call("all_gather_into_tensor", unit_name(i), m);
-        if (tower.trained())
-          writer.call(gathers ? "reduce_scatter_tensor" : "all_reduce", unit_name(i), m);
-      }
-    }
-    writer.call("all_reduce", "llm", micro_batches - 1, true);
+  for (std::size_t rank = 0; rank < step.ranks(); ++rank) {
     Result<trace::RankTrace> trace =
-        trace::read_text_trace(writer.end(), fmt::format("rank {}", r), tables);
+        trace::read_text_trace(step.trace_of(rank), fmt::format("rank {}", rank), tables);
     if (!trace) return trace.error();
     traces.push_back(std::move(*trace));
   }

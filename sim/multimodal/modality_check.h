@@ -2,9 +2,11 @@
 // that the verifier calls modality-divergence.
 //
 // Where an encoder's parameters are gathered as it runs (ZeRO-3), or its gradients are summed as
-// each comes, a rank without items makes no such call, and the others wait in theirs. Whether that
-// happens in a step follows from the drawn counts alone. modality_run() writes one such step as the
-// calls of its ranks; the verifier judges it, in the words of a real hang.
+// each comes, a rank without items makes no such call, and the others wait in theirs. Where the
+// LLM's ranks meet in every micro-batch, too, or two encoders gather, it is enough that a rank has
+// its items in another micro-batch than the others. Whether that happens in a step follows from the
+// drawn counts alone. modality_run() writes one such step as the calls of its ranks; the verifier
+// judges it, in the words of a real hang.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +36,10 @@ struct ModalityDivergence {
   double low = 0, high = 0;
 };
 
+// Whether ranks of the encoder that make equally many calls can hang: what they gather comes
+// between calls of the LLM, or of another encoder, in which they wait for each other.
+bool order_matters(const MultimodalPlan& plan, std::size_t encoder);
+
 // Draws `steps` steps; with `remedies` as many again for each. Empty: no step diverges. Errors:
 // draw_sequences()'s.
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
@@ -60,8 +66,9 @@ class ModalityChecks {
   std::vector<Dealt> kept_;  // the one that was used last is at the end
 };
 
-// The calls of the encoder's ranks in step divergence.first: what each gathers and sums. At most
-// kMaxRanksShown ranks: those that differ, and others.
+// The calls of the encoder's ranks in step divergence.first: what each gathers and sums; if their
+// order matters, with those of the LLM and of other encoders. At most kMaxRanksShown ranks: those
+// that differ, and others.
 inline constexpr std::size_t kMaxRanksShown = 64;
 Result<trace::Run> modality_run(const MultimodalPlan& plan, const ModalityDivergence& divergence);
 

@@ -124,6 +124,73 @@ TEST(ModalityCheck, CountsAsTheItemsAreDealt) {
   EXPECT_GT(some, 10);
 }
 
+// Two ranks, two micro-batches of one sample each, in which an image has probability 1/2, and with
+// `ears` a sound. The encoders gather as they run.
+MultimodalPlan two_ranks(const std::string& of_llm, bool ears = false, int seed = 1) {
+  const std::string model = "model: {layers: 2, hidden: 128, heads: 4}, zero: 3}";
+  const std::string items = "{per_sample: {choice: [[0, 1], [1, 1]]}, size: 64}";
+  const auto plan = parse_multimodal_plan(
+      "plan: 1\nname: two\ncalibration: h100-cluster\ngpus: 2\nglobal_batch: 4\n"
+      "llm: {sequence: 512, " +
+          of_llm + "}\nencoders:\n- {name: vit, input: image, " + model + "\n" +
+          (ears ? "- {name: ears, input: audio, " + model + "\n" : "") +
+          "data: {text: 100, image: " + items + (ears ? ", audio: " + items : "") +
+          ", sequences: padded, seed: " + std::to_string(seed) + "}\n",
+      "p.yaml", "");
+  EXPECT_TRUE(plan) << plan.error().str();
+  return plan ? *plan : MultimodalPlan{};
+}
+constexpr const char* kDense = "model: {layers: 2, hidden: 256, heads: 4, vocabulary: 1000}";
+constexpr const char* kMixture =
+    "model: {layers: 2, hidden: 256, heads: 4, vocabulary: 1000, experts: 4}";
+
+// The calls of one encoder match by their number: 6 of 16 steps do not hang. With others between
+// them, in which the ranks meet, both ranks must have the same micro-batches: 1 of 4, and with two
+// encoders 1 of 16.
+TEST(ModalityCheck, WhereRanksMeetInOtherCallsTheOrderCounts) {
+  struct Case {
+    std::string llm;
+    bool ears;
+    double hangs;
+  };
+  for (const Case& one : {Case{kDense, false, 10.0 / 16},
+                          {std::string(kDense) + ", zero: 2", false, 10.0 / 16},
+                          {std::string(kDense) + ", zero: 3", false, 3.0 / 4},
+                          {kMixture, false, 10.0 / 16},
+                          {std::string(kMixture) + ", expert: 2", false, 3.0 / 4},
+                          {kDense, true, 15.0 / 16}}) {
+    const auto found = check(two_ranks(one.llm, one.ears));
+    ASSERT_TRUE(found) << one.llm;
+    EXPECT_NEAR(found->probability, one.hangs, 0.025) << one.llm;
+  }
+}
+
+TEST(ModalityCheck, TheVerifierSeesRanksThatWaitCrosswise) {
+  const auto calibration = shipped_calibration("h100-cluster");
+  int crosswise = 0;
+  for (int seed = 1; seed <= 12; ++seed) {
+    const MultimodalPlan plan = two_ranks(std::string(kDense) + ", zero: 3", false, seed);
+    const auto forecast = forecast_towers(plan, *calibration);
+    ASSERT_TRUE(forecast && forecast->divergence);
+    const auto step = deal_step(plan, forecast->divergence->first);
+    const auto count = [&](std::size_t rank) {
+      const auto& micro_batches = step->encoders[0][rank];
+      return micro_batches[0][0].items + micro_batches[1][0].items;
+    };
+    // One image each, in different micro-batches: as many calls.
+    if (count(0) != count(1)) continue;
+    ++crosswise;
+    const auto result = reports::multimodal_result(*forecast);
+    ASSERT_TRUE(result) << result.error().str();
+    ASSERT_FALSE(result->hang->report.findings.empty());
+    EXPECT_THAT(
+        result->hang->report.findings.front().rule,
+        testing::AnyOf(verify::RuleId::cross_group_deadlock, verify::RuleId::modality_divergence));
+    EXPECT_THAT(reports::multimodal_text(*result), HasSubstr("they wait for each other"));
+  }
+  EXPECT_GT(crosswise, 0);
+}
+
 TEST(ModalityCheck, NamesTheRemediesThatHelp) {
   const auto found = check(plan_with("zero: 3"), 500);
   ASSERT_TRUE(found);

@@ -11,11 +11,23 @@ namespace lockstep::sim {
 
 namespace {
 
-// FLOPs that the towers need for a step whose sequences hold `tokens` in the room for `room`. As
-// multiples of a tower's forward: 3 if it is trained (forward, the input's gradient, the weights');
-// if it is frozen 1, or 2 where something before it is trained.
-double flops_of(const MultimodalPlan& plan, const TowerTimes& towers, const DealtStep& step,
-                double tokens, double room) {
+// FLOPs that the LLM needs for the tokens of the sequences: of each as if it were no longer than
+// they are, since attention to padding, or to room that a ragged sequence leaves, is not needed.
+double llm_flops(const TowerTimes& towers, const std::vector<TrainingSequence>& sequences) {
+  TrainingPlan one = towers.llm;
+  one.global_batch = 1;
+  double out = 0;
+  for (const TrainingSequence& sequence : sequences) {
+    one.sequence = sequence.tokens;
+    out += model_flops(towers.model, one);
+  }
+  return out;
+}
+
+// FLOPs that the towers need for a step. As multiples of a tower's forward: 3 if it is trained
+// (forward, the input's gradient, the weights'); if it is frozen 1, or 2 where something before it
+// is trained.
+double flops_of(const MultimodalPlan& plan, const TowerTimes& towers, const DealtStep& step) {
   std::array<double, kItemKindCount> by_kind{};
   for (const EncoderTower& tower : plan.encoders)
     for (const TrainingSequence& sequence : step.sequences)
@@ -23,7 +35,7 @@ double flops_of(const MultimodalPlan& plan, const TowerTimes& towers, const Deal
         by_kind[tower.input] +=
             encoder_flops(tower, towers.model.hidden, size) * (tower.frozen ? 1 : 3);
   const double encoders = std::accumulate(by_kind.begin(), by_kind.end(), 0.0);
-  const double llm = model_flops(towers.model, towers.llm) * tokens / room;
+  const double llm = llm_flops(towers, step.sequences);
   return encoders + (plan.llm_frozen ? llm * (towers.trained_before() ? 2 : 1) / 3 : llm);
 }
 
@@ -48,7 +60,7 @@ void add_data(const MultimodalPlan& plan, const TowerTimes& towers, const DealtS
   }
   const TrainingPlan& llm = towers.llm;
   const double room = static_cast<double>(llm.global_batch) * static_cast<double>(llm.sequence);
-  out.flops += share * flops_of(plan, towers, step, tokens, room);
+  out.flops += share * flops_of(plan, towers, step);
   out.tokens += share * tokens;
   // Ragged sequences compute no padding.
   out.padding += plan.data.filling == SequenceFilling::ragged ? 0 : share * (1 - tokens / room);

@@ -12,6 +12,20 @@ void MemoryOfPlaces::keep_items(const DealtStep& step) {
       for (const auto& loads : unit)
         for (const EncoderLoad& load : loads)
           most_tokens_[i] = std::max(most_tokens_[i], load.tokens);
+  for (const auto& replica : step.micro_batches)
+    for (const std::vector<std::size_t>& sequences : replica) {
+      std::int64_t tokens = 0;
+      for (const std::size_t i : sequences) tokens += step.sequences[i].tokens;
+      longest_ = std::max(longest_, tokens);
+    }
+}
+
+TrainingPlan MemoryOfPlaces::llm_layout() const {
+  TrainingPlan out = towers_.llm;
+  if (towers_.plan.data.filling != SequenceFilling::ragged) return out;
+  const std::int64_t ranks = std::int64_t{out.micro_batch} * out.context;
+  out.sequence = std::min(out.sequence, (longest_ + ranks - 1) / ranks * out.context);
+  return out;
 }
 
 const TaskTime& MemoryOfPlaces::time_of(const std::vector<TaskTime>& tasks, std::size_t place,
@@ -84,7 +98,7 @@ StageMemory MemoryOfPlaces::held_of_llm(std::size_t place) const {
                       .is_first = piece == own_stages(places_),
                       .is_last = piece + 1 == program_.shape.pieces()});
   }
-  return fullest_moment(towers_.model, towers_.llm, program_, stage, pieces);
+  return fullest_moment(towers_.model, llm_layout(), program_, stage, pieces);
 }
 
 std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
@@ -102,9 +116,9 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
       tower.gathered = held.unsharded;
       tower.activations = peaks_[p].llm + held.messages;
       memory.towers.push_back(std::move(tower));
-      memory.working = layer_working_bytes(towers_.model, towers_.llm);
+      memory.working = layer_working_bytes(towers_.model, llm_layout());
       if (static_cast<std::int32_t>(p) == program_.stage_of(program_.shape.pieces() - 1))
-        memory.working = std::max(memory.working, logit_bytes(towers_.model, towers_.llm));
+        memory.working = std::max(memory.working, logit_bytes(towers_.model, llm_layout()));
     }
     for (std::size_t i = 0; i < towers_.plan.encoders.size(); ++i) {
       const EncoderTower& tower = towers_.plan.encoders[i];

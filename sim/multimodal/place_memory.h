@@ -20,7 +20,7 @@ class MemoryOfPlaces {
         peaks_(places.size(), {0, 0, std::vector<double>(towers.plan.encoders.size(), 0)}),
         most_tokens_(towers.plan.encoders.size(), 0) {}
 
-  // What encoders hold of a step's items.
+  // What towers hold of a step's items and sequences.
   void keep_items(const DealtStep& step);
   // One pipeline of a step. `tasks`: by piece x micro-batch.
   void keep_tasks(const std::vector<TaskTime>& tasks);
@@ -38,6 +38,8 @@ class MemoryOfPlaces {
 
   TowerMemory states(std::string name, const RankParameters& trained, const RankParameters& frozen,
                      const TrainingPlan& layout) const;
+  // The LLM's layout, with sequences no longer than they are where none is filled up.
+  TrainingPlan llm_layout() const;
   // What a GPU has gathered of the LLM, and the pipeline's buffers.
   StageMemory held_of_llm(std::size_t place) const;
 
@@ -46,6 +48,7 @@ class MemoryOfPlaces {
   const PipelineProgram& program_;
   std::vector<Peak> peaks_;
   std::vector<double> most_tokens_;  // by encoder: that a rank computes at once
+  std::int64_t longest_ = 0;         // of the LLM's micro-batches, in tokens
 };
 
 }  // namespace lockstep::sim

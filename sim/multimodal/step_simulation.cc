@@ -82,7 +82,7 @@ class Simulation {
     times_.emplace(towers_, places_, own_stages(places_), program_);
     exchanges_ = place_exchanges(towers_, places_);
     if (const Status checked = check_exchanges(); !checked) return checked;
-    if (places_.size() > 1) send_ = picos_of_seconds(handover(model_, llm_, cost_).message);
+    message_bytes_ = times_->mean_message_bytes(first);
     memory_.emplace(towers_, places_, program_);
     return Status::ok();
   }
@@ -149,6 +149,7 @@ class Simulation {
     out.sums.encoders.assign(plan_.encoders.size(), 0);
     out.pieces.resize(static_cast<std::size_t>(program_.shape.pieces()));
     memory_->keep_items(step);
+    if (places_.size() > 1) send_ = picos_of_seconds(times_->mean_handover(step).message);
     for (std::size_t group = 0; group < static_cast<std::size_t>(towers_.groups); ++group) {
       StepReplica replica;
       replica.costs.send = send_;
@@ -224,7 +225,7 @@ class Simulation {
     if (cost_.network && !links) {
       std::vector<std::int32_t> each(static_cast<std::size_t>(towers_.groups), 0);
       if (replicas.size() > 1) std::iota(each.begin(), each.end(), 0);
-      links = step_links(cost_, plan_.gpus, out, stages, message_bytes(model_, llm_), each);
+      links = step_links(cost_, plan_.gpus, out, stages, message_bytes_, each);
     }
     out.links = links;
     return out;
@@ -464,8 +465,9 @@ class Simulation {
   const CostParameters& cost_;
   std::vector<Place> places_;
   PipelineProgram program_;
-  std::vector<PlaceExchange> exchanges_;           // by place
-  Picos send_;                                     // a message that overlaps with tasks
+  std::vector<PlaceExchange> exchanges_;  // by place
+  Picos send_;                // a message that overlaps with tasks, in the step that is simulated
+  double message_bytes_ = 0;  // of it, in the first step
   std::optional<StepLinks> links_, links_of_one_;  // of all replicas' program, and of one's
   // Once the places are known.
   std::optional<TaskTimes> times_;

@@ -1,6 +1,7 @@
 #include "sim/multimodal/task_times.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/multimodal/multimodal_forecast.h"
 #include "sim/multimodal/place_exchange.h"
@@ -106,15 +107,44 @@ TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
       own_stages_(own_stages),
       program_(program),
       ragged_(model_, llm_, cost_, llm_.sequence) {
-  handover_ = handover(model_, llm_, cost_).occupies;
-  // Stages of encoders in front make a pipeline of an LLM that has none.
-  if (llm_.pipeline == 1 && own_stages_ > 0) handover_ = cost_.stage_handover;
   const LayerTimes one = layer_times(model_, llm_, cost_);
   for (const Place& place : places_)
     full_.push_back(towers_.llm_layers(one, place.layers / llm_.chunks));
   embedding_ = embedding_time(model_, llm_, cost_);
   logits_ = logits_time(model_, llm_, cost_);
   weight_share_ = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.recompute.on_gpu());
+}
+
+TrainingPlan TaskTimes::layout_of(double tokens) const {
+  TrainingPlan out = llm_;
+  if (plan_.data.filling != SequenceFilling::ragged) return out;
+  out.micro_batch = 1;
+  out.sequence = std::max<std::int64_t>(llm_.context, std::llround(tokens));
+  return out;
+}
+
+Handover TaskTimes::handed_over(double tokens) const {
+  // Stages of encoders in front make a pipeline of an LLM that has none.
+  if (llm_.pipeline == 1) return {own_stages_ > 0 ? cost_.stage_handover : 0, 0};
+  const TrainingPlan layout = layout_of(tokens);
+  const auto [known, is_new] = handovers_.try_emplace(layout.sequence);
+  if (is_new) known->second = handover(model_, layout, cost_);
+  return known->second;
+}
+
+double TaskTimes::mean_tokens(const DealtStep& step) const {
+  double tokens = 0, count = 0;
+  for (std::size_t replica = 0; replica < step.micro_batches.size(); ++replica)
+    for (std::size_t m = 0; m < step.micro_batches[replica].size(); ++m) {
+      double squares = 0;
+      tokens += micro_tokens(step, replica, m, &squares);
+      ++count;
+    }
+  return tokens / count;
+}
+
+double TaskTimes::mean_message_bytes(const DealtStep& step) const {
+  return message_bytes(model_, layout_of(mean_tokens(step)));
 }
 
 double TaskTimes::micro_tokens(const DealtStep& step, std::size_t replica, std::size_t m,
@@ -134,6 +164,7 @@ void TaskTimes::add_llm(const DealtStep& step, std::size_t group, const Place& p
   const std::size_t index = static_cast<std::size_t>(&place - places_.data());
   PieceTime layers = full_[index];
   double of_full = 1;  // tokens, as a share of full sequences
+  double longest = 0;  // tokens of the slowest replica's sequences, if they count
   if (plan_.data.filling == SequenceFilling::ragged) {
     double most = 0, squares = 0;
     for (std::int32_t r = 0; r < towers_.per_group; ++r) {
@@ -145,12 +176,14 @@ void TaskTimes::add_llm(const DealtStep& step, std::size_t group, const Place& p
       most = tokens;
       squares = sum;
     }
+    longest = most;
     of_full = most / (static_cast<double>(llm_.tokens()) * llm_.context);
     layers =
         towers_.llm_layers(ragged_.times(most / llm_.context, squares), place.layers / llm_.chunks);
   }
-  double forward = layers.forward + handover_;
-  double backward = layers.backward + handover_;
+  const double sent = handed_over(longest).occupies;
+  double forward = layers.forward + sent;
+  double backward = layers.backward + sent;
   add_times(task.llm, layers.parts, 1);
   const std::int32_t first = 0, last = llm_.pipeline * llm_.chunks - 1;
   if (piece == first) {
@@ -167,7 +200,7 @@ void TaskTimes::add_llm(const DealtStep& step, std::size_t group, const Place& p
   task.forward = forward;
   task.backward = backward;
   task.layers_backward = std::min(layers.backward, backward);
-  task.handover = 2 * handover_;
+  task.handover = 2 * sent;
   task.activations = of_full * place.layers / llm_.chunks * layer_activation_bytes(model_, llm_);
 }
 

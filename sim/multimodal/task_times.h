@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -93,10 +94,20 @@ class TaskTimes {
   // slowest.
   TaskTime of(const DealtStep& step, std::size_t group, std::int32_t piece, std::size_t m) const;
 
+  // What a stage hands to the next one of a micro-batch of so many tokens. Sequences that are
+  // filled up are handed over whole.
+  Handover handed_over(double tokens) const;
+  // The same of a message between stages, of the mean over a step's micro-batches.
+  double mean_message_bytes(const DealtStep& step) const;
+  Handover mean_handover(const DealtStep& step) const { return handed_over(mean_tokens(step)); }
+
   // The share of a layer's backward pass that schedules which split it can delay.
   double weight_share() const { return weight_share_; }
 
  private:
+  double mean_tokens(const DealtStep& step) const;
+  // The LLM's layout for a micro-batch of so many tokens.
+  TrainingPlan layout_of(double tokens) const;
   double micro_tokens(const DealtStep& step, std::size_t replica, std::size_t m,
                       double* squares) const;
   void add_llm(const DealtStep& step, std::size_t group, const Place& place, std::int32_t piece,
@@ -114,7 +125,8 @@ class TaskTimes {
   std::vector<PieceTime> full_;  // by place: a chunk of the LLM's layers, for full sequences
   MixedLayers ragged_;           // a layer, for sequences of other lengths
   PieceTime embedding_, logits_;
-  double handover_ = 0, weight_share_ = 0;
+  double weight_share_ = 0;
+  mutable std::map<std::int64_t, Handover> handovers_;  // by tokens
 };
 
 }  // namespace lockstep::sim

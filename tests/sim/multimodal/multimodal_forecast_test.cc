@@ -165,6 +165,23 @@ TEST(Towers, UnequalWorkHas) {
   EXPECT_LT(balanced.seconds, f.seconds);
 }
 
+// Sequences that are not filled up need no room: neither time nor memory, nor operations that count
+// for the MFU.
+TEST(Towers, RaggedSequencesDoNotDependOnTheLongestPossible) {
+  const auto with_room = [&](const std::string& tokens) {
+    std::string plan =
+        top({.zero = "1"}) + encoder("on: first_stage") + images("2", "400", "sequences: ragged");
+    const std::string known = "32000}\n  sequence: 4096";
+    return forecast(plan.replace(plan.find(known), known.size(),
+                                 "32000, fused_attention: true}\n  sequence: " + tokens));
+  };
+  const auto small = with_room("4096"), large = with_room("65536");
+  EXPECT_NEAR(large.seconds, small.seconds, 0.01 * small.seconds);
+  EXPECT_NEAR(large.mfu, small.mfu, 0.01 * small.mfu);
+  EXPECT_DOUBLE_EQ(large.need.bytes, small.need.bytes);
+  EXPECT_LT(large.mfu, 1);
+}
+
 TEST(Towers, MorePatchesNeverTakeLess) {
   for (const char* place :
        {"tensor: 4", "on: every_gpu", "on: own_gpus, gpus: 32, tensor: 2, stages: 2"}) {

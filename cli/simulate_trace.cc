@@ -2,6 +2,7 @@
 // there, the verifier explains that as it would explain a real hang.
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -168,6 +169,22 @@ std::vector<std::string> unused_records(const trace::Run& run) {
   return out;
 }
 
+// What to know of ranks whose work is the time between their calls; empty: nothing. Nobody recorded
+// how many cores they had.
+std::string shared_cores_note(const trace::Run& run, const std::vector<trace::Rank>& hosts) {
+  std::map<std::string, std::size_t> on_host;
+  std::size_t most = 0;
+  for (const trace::RankTrace& trace : run.ranks)
+    if (!trace.host.empty() && std::binary_search(hosts.begin(), hosts.end(), trace.rank))
+      most = std::max(most, ++on_host[trace.host]);
+  if (most < 2) return {};
+  return fmt::format(
+      "What {} computed is the time between their calls. If the {} on a host shared cores, that "
+      "holds time in which others ran, and calls count too short: neither changes with a faster "
+      "network, a slower rank or another machine.",
+      reports::rank_label(hosts), most);
+}
+
 // The times that the recording itself holds. `hosts`: ranks whose host has work.
 reports::Recorded recorded_by(const trace::Run& run, const std::vector<trace::Rank>& hosts) {
   reports::Recorded out;
@@ -181,6 +198,8 @@ reports::Recorded recorded_by(const trace::Run& run, const std::vector<trace::Ra
     if (time) out.ranks.emplace(trace.rank.value, *time);
     if (trace.spans.empty()) without.push_back(trace.rank);
   }
+  if (std::string note = shared_cores_note(run, hosts); !note.empty())
+    out.notes.push_back(std::move(note));
   if (!without.empty() && without.size() < run.ranks.size())
     out.notes.push_back(fmt::format("No work was recorded of {}: only calls are simulated there.",
                                     reports::rank_label(without)));

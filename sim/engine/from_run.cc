@@ -312,7 +312,8 @@ class Compiler {
       return refusal(
           trace,
           fmt::format("calls in group \"{}\", whose ranks it does not name", run_.tables.str(id)),
-          "add a group line (docs/trace-format.md)");
+          "add a group line (docs/trace-format.md), or let calls take what they took: "
+          "--recorded-calls");
     }
     // Ranks that name the same members share one list, so that a group's members are copied and
     // compared once, not for each of its ranks. Several lines for one group are rare.

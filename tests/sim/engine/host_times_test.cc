@@ -81,6 +81,18 @@ TEST(HostTimes, WhatARankDidBetweenItsCallsIsWork) {
   EXPECT_EQ(s.micros(1, "time_ps"), 150);
 }
 
+// Nobody recorded whether ranks on one host had a core each, so the answer says what it would mean.
+TEST(HostTimes, RanksOfOneHostMayHaveSharedCores) {
+  const auto notes = [](const LineKeys& header) {
+    const Simulated s = simulate(kBlocking, header, {"--alpha", "1us", "--beta", "1GB/s"});
+    return s.json.value("notes", Json::array()).dump();
+  };
+  EXPECT_NE(notes(kOnCpu).find("If the 2 on a host shared cores"), std::string::npos);
+  // Nothing was inferred of gaps beside a device's work.
+  EXPECT_EQ(notes({{"backend", "nccl"}, {"ends_of_waits", true}}).find("shared"),
+            std::string::npos);
+}
+
 // So what-ifs move it.
 TEST(HostTimes, CallsAndWorkCanBeChanged) {
   const Simulated fast = simulate(kBlocking, kOnCpu, {"--recorded-calls", "--scale-calls", "0"});

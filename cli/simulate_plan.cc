@@ -1,5 +1,6 @@
 // lockstep simulate plan FILE: the training step of a transformer, or of a model of several towers,
 // on a cluster.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,6 +63,11 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
                    {},
                    fmt::format("try all of them: lockstep sweep {} --vary {}",
                                printable(command.file), printable(text))};
+    const bool twice = std::any_of(out.begin(), out.end(),
+                                   [&](const sim::Axis& other) { return other.key == axis->key; });
+    if (twice)
+      return Error{
+          fmt::format("--set {} is given twice", printable(axis->key)), {}, "give one value"};
     out.push_back(std::move(*axis));
   }
   return out;

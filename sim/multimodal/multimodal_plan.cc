@@ -326,11 +326,16 @@ class TowersReader {
       out.kind = Distribution::Kind::choice;
       double all = 0;
       for (const Json& pair : value) {
+        if (pair[0].get<double>() != std::floor(pair[0].get<double>()))
+          return read_.error_at(pointer,
+                                fmt::format("the choice {} is no whole number", pair[0].dump()),
+                                "items and tokens are counted: [[0, 0.6], [1, 0.4]]");
         out.choices.push_back({std::llround(pair[0].get<double>()), pair[1].get<double>()});
         all += out.choices.back().weight;
       }
       if (all <= 0)
-        return read_.error_at(pointer, "all weights of the choice are 0", "give one more");
+        return read_.error_at(pointer, "all weights of the choice are 0",
+                              "give one of them a weight above 0");
     } else {
       const bool uniform = kinds[0] == "uniform";
       out.kind = uniform ? Distribution::Kind::uniform : Distribution::Kind::lognormal;
@@ -338,6 +343,9 @@ class TowersReader {
       out.second = value[1];
       if (uniform && out.second < out.first)
         return read_.error_at(pointer, "this range goes down", "write the smaller number first");
+      if (!uniform && out.first == 0)
+        return read_.error_at(pointer, "a lognormal distribution has a median above 0",
+                              "lognormal: [median, sigma]; for none at all write 0");
       if (!uniform && out.second > 10)
         return read_.error_at(
             pointer, "a standard deviation of the logarithm above 10 does not occur in data",

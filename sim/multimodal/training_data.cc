@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -206,12 +207,23 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
   const auto is_size = [](const nlohmann::json& value) {
     return value.is_number_integer() && value >= 0 && value <= Distribution::kMaxDrawn;
   };
+  // Other keys are the user's own; one that is nearly a known one is a slip, by which all its items
+  // would be missed.
+  std::vector<std::string> known = {"text"};
+  for (const std::string_view kind : kItemKinds) known.emplace_back(kind);
+  std::set<std::string> seen(known.begin(), known.end());
   while (!text.empty()) {
     const std::string_view line = take_until(text, '\n');
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object()) return manifest_error(file, number, "this line is not a JSON object");
+    for (const auto& [key, value] : object.items()) {
+      if (!seen.insert(key).second) continue;
+      if (const std::string meant = did_you_mean(key, known); !meant.empty())
+        return manifest_error(file, number,
+                              fmt::format(R"(unknown key "{}"; {})", printable(key), meant));
+    }
     DataSample sample;
     if (object.contains("text")) {
       if (!is_size(object["text"]))

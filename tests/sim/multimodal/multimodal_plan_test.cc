@@ -91,6 +91,8 @@ TEST(TowersPlan, WhatCannotBeIsRefusedWithItsLine) {
            {"{poisson: 1}", "{poisson: 1, uniform: [1, 2]}", "these are 2 distributions", 15},
            {"{poisson: 1}", "{uniform: [3, 1]}", "goes down", 15},
            {"{poisson: 1}", "{most: 1}", "this is not a distribution", 15},
+           {"{poisson: 1}", "{choice: [[0, 1], [0.5, 1]]}", "0.5 is no whole number", 15},
+           {"{poisson: 1}", "{lognormal: [0, 1]}", "a median above 0", 15},
            {"input: image", "input: audio", "no encoder takes in image", 15},
            {"stages: 2}", "stages: 2, schedule: interleaved, split: balanced}", "balanced split",
             10}}) {

@@ -193,6 +193,7 @@ TEST(Manifests, NameTheLineThatIsWrong) {
            {"{\"text\": 3}\n[1]\n", "not a JSON object"},
            {"{}\n{\"text\": -1}", "not a number of tokens"},
            {"{}\n{\"image\": 5}", "not a list"},
+           {"{\"id\": 7}\n{\"images\": [5]}", "unknown key \"images\"; did you mean \"image\"?"},
            {"{}\n{\"image\": [1e99]}", "not a list"}}) {
     const auto bad = parse_manifest(text, "m");
     ASSERT_FALSE(bad) << text;

@@ -78,6 +78,17 @@ TEST_F(SimulatePlan, TheTitleSaysWhatWasSet) {
   EXPECT_FALSE(json({}).contains("settings"));
 }
 
+TEST_F(SimulatePlan, FilesOfOtherKindsAreCalledThat) {
+  expect_refused({}, "this is a scenario, not a plan", "lockstep: 1\nname: job\n");
+  expect_refused({}, "this is a sweep file, not a plan", "sweep: 1\nplan: p.yaml\n");
+  expect_refused({}, "this is a machine file, not a plan", "machine: 1\nname: here\n");
+  expect_refused({}, "\"plan\" is missing", "name: small\n");
+}
+
+TEST_F(SimulatePlan, AKeyIsSetOnce) {
+  expect_refused({"--set", "tensor=1", "--set", "tensor=2"}, "--set tensor is given twice");
+}
+
 TEST_F(SimulatePlan, TheJsonAddsUp) {
   const Json all = json({"--set", "gpu_memory=80GB", "--set", "recompute=full"});
   double time = 0, memory = 0;
@@ -188,7 +199,7 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
   expect_refused({"--set", "gpus_per_node=4", "--set",
                   "calibration.network={topology: rails, rails: 8, tiers: [{nodes: 4}]}"},
                  "network/rails: 4 ranks of a node do not divide into 8 rails");
-  expect_refused({"--set", "tensor=2", "--set", "tensor=4"}, "varied twice");
+  expect_refused({"--set", "tensor=2", "--set", "tensor=4"}, "given twice");
   expect_refused({"--calibration", "h300"}, "h300");
   expect_refused({"--output", "xml=-"}, "text, json, csv and html");
   expect_refused({}, "p.yaml:1:1", "lockstep: 1\n");

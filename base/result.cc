@@ -53,9 +53,7 @@ std::string fix_of(int code) {
 }  // namespace
 
 std::string Location::str() const {
-  // A command keeps what comes on standard input in a file of this name, in a folder that goes
-  // (cli/input_files.h).
-  std::string out = file.ends_with("/standard-input.yaml") ? "standard input" : file;
+  std::string out = file;
   if (line > 0) out += (out.empty() ? "line " : ":") + std::to_string(line);
   if (line > 0 && column > 0) out += ":" + std::to_string(column);
   return out;
@@ -77,6 +75,11 @@ std::string Error::summary() const {
 
 Error system_error(std::string_view doing, int code, const std::string& path) {
   return {std::string(doing) + ": " + std::generic_category().message(code), {path}, fix_of(code)};
+}
+
+Error renamed(Error error, const FileNames& name_of) {
+  error.location.file = name_of(error.location.file);
+  return error;
 }
 
 }  // namespace lockstep

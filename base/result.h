@@ -5,6 +5,7 @@
 //   use(*s);
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,13 @@ struct Error {
   // For lists: one line, without "error:" and the fix.
   std::string summary() const;
 };
+
+// What people call a file, by its path. Most are called by it; what a command keeps of its standard
+// input is not.
+using FileNames = std::function<std::string(const std::string& path)>;
+
+// The error with that name of its file.
+Error renamed(Error error, const FileNames& name_of);
 
 template <class T>
 class [[nodiscard]] Result {

@@ -73,6 +73,7 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
   command->callback([options, &status] {
     StandardInput input;
     const Status taken = input.take(options->path);
+    options->name_of = input.names();
     status = taken ? runtime::derive_scenario(*options) : reports::fail(taken.error());
   });
 }

@@ -42,6 +42,7 @@ reports::ExitStatus run(runtime::RunOptions options) {
   StandardInput input;
   for (std::string& path : options.paths)
     if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
+  options.name_of = input.names();
   // A folder may hold a study as well as scenarios; only the scenarios are run.
   if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
     const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());
@@ -52,7 +53,8 @@ reports::ExitStatus run(runtime::RunOptions options) {
            runtime::run_folder_name((*study)->file, std::time(nullptr)))
               .string();
       std::cerr << "lockstep: note: a study is run by `lockstep sweep "
-                << printable(options.paths.front()) << " -o DIR`; the old form goes with the next "
+                << (input.has(options.paths.front()) ? "-" : printable(options.paths.front()))
+                << " -o DIR`; the old form goes with the next "
                 << "release\n";
       return runtime::run_study(**study, folder, options.report.quiet, options.report.outputs);
     }

@@ -50,11 +50,15 @@ struct ScenarioCommand {
 //   scenarios/fsdp/hsdp_ok.yaml   hybrid sharding over two copies
 // The folder of those that are shipped is named once. A file that is not a scenario does not keep
 // the others from being listed.
-reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
+reports::ExitStatus list_scenarios(const std::vector<std::string>& files,
+                                   const StandardInput& input) {
   reports::ExitStatus status = reports::ExitStatus::clean;
-  const std::string folder = reports::common_folder(files, 1);
+  const bool given = input.has(files.front());
+  const std::string folder = given ? "" : reports::common_folder(files, 1);
   if (!folder.empty()) std::cout << fmt::format("in {}\n", printable(folder));
-  const auto name = [&](const std::string& file) { return printable(file.substr(folder.size())); };
+  const auto name = [&](const std::string& file) {
+    return printable(input.name_of(file).substr(folder.size()));
+  };
   std::size_t width = 0;
   for (const std::string& file : files) width = std::max(width, columns_of(name(file)));
   const std::size_t columns = stdout_columns();
@@ -63,7 +67,7 @@ reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     if (!scenario) {
-      status = reports::fail(scenario.error());
+      status = input.fail(scenario.error());
       continue;
     }
     std::cout << fmt::format("{}  {}\n", pad_right(name(file), width),
@@ -75,20 +79,21 @@ reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
 }
 
 // "job.yaml: valid: 2 ranks on gloo, FSDP, dummy images, 4 steps", or the error with its location.
-reports::ExitStatus check(const std::vector<std::string>& files) {
+reports::ExitStatus check(const std::vector<std::string>& files, const StandardInput& input) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     if (!scenario)
-      status = reports::fail(scenario.error());
+      status = input.fail(scenario.error());
     else
-      std::cout << printable(file) << ": valid: " << runtime::job_in_words(*scenario) << "\n";
+      std::cout << printable(input.name_of(file)) << ": valid: " << runtime::job_in_words(*scenario)
+                << "\n";
   }
   return status;
 }
 
 // Prints one line per file, with the keys that it has (defaults are not filled in).
-reports::ExitStatus print_json(const std::vector<std::string>& files) {
+reports::ExitStatus print_json(const std::vector<std::string>& files, const StandardInput& input) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
     // Checked, but printed as it was written: readers see which keys somebody set.
@@ -96,10 +101,11 @@ reports::ExitStatus print_json(const std::vector<std::string>& files) {
     const Result<std::string> text = scenario ? read_input(file) : scenario.error();
     const Result<YamlDocument> document = text ? parse_yaml(*text, file) : text.error();
     if (!document) {
-      status = reports::fail(document.error());
+      status = input.fail(document.error());
       continue;
     }
-    const nlohmann::ordered_json line = {{"file", printable(file)}, {"scenario", document->value}};
+    const nlohmann::ordered_json line = {{"file", printable(input.name_of(file))},
+                                         {"scenario", document->value}};
     std::cout << line.dump() << "\n";
   }
   return status;
@@ -128,8 +134,8 @@ reports::ExitStatus run_scenario(const ScenarioCommand& command) {
   }
   const Result<std::vector<std::string>> files = runtime::scenario_files(paths);
   if (!files) return reports::fail(files.error());
-  if (command.json) return print_json(*files);
-  return command.list ? list_scenarios(*files) : check(*files);
+  if (command.json) return print_json(*files, input);
+  return command.list ? list_scenarios(*files, input) : check(*files, input);
 }
 
 }  // namespace

@@ -89,10 +89,9 @@ Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
 Result<SweepInputs> load_scenarios(const SweepCommand& command,
                                    const std::vector<sim::Axis>& axes) {
   if (!command.calibrations.empty())
-    return Error{
-        fmt::format("--calibration is for plans, but {} is a scenario", printable(command.job)),
-        {},
-        "name what it runs on with --machine"};
+    return Error{"--calibration is for plans, and this is a scenario",
+                 {command.job},
+                 "name what it runs on with --machine"};
   // Errors of the unchanged scenario are reported as by every command.
   const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
   if (!own) return own.error();
@@ -121,9 +120,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
 Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sim::Axis>& axes) {
   const auto of_scenarios = [&](const char* option, const char* fix) {
     return Error{
-        fmt::format("{} is for scenarios, but {} is a plan", option, printable(command.job)),
-        {},
-        fix};
+        fmt::format("{} is for scenarios, and this is a plan", option), {command.job}, fix};
   };
   if (!command.machines.empty())
     return of_scenarios("--machine", "name what it runs on with --calibration");
@@ -283,9 +280,9 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
     if (given)
       return Error{
           fmt::format(
-              "{} is of simulated variants, and {} is a study, which runs on real processes",
-              option, printable(command.job)),
-          {},
+              "{} is of simulated variants, and this is a study, which runs on real processes",
+              option),
+          {command.job},
           "leave it out: the file says what is varied"};
   return runtime::run_study(study, command.folder, command.quiet, command.outputs);
 }
@@ -401,7 +398,7 @@ reports::ExitStatus run_sweep(SweepCommand command) {
   if (!job) return reports::fail(job.error());
   command.job = std::move(*job);
   const Result<reports::ExitStatus> status = run_sweep_command(command);
-  return status ? *status : reports::fail(status.error());
+  return status ? *status : input.fail(status.error());
 }
 
 void add_outputs(CLI::App& command, SweepCommand& options) {

@@ -82,4 +82,8 @@ Status StandardInput::take(std::string& path) {
   return Status::ok();
 }
 
+std::string StandardInput::name_of(const std::string& path) const {
+  return has(path) ? "standard input" : path;
+}
+
 }  // namespace lockstep::cli

@@ -10,6 +10,7 @@
 
 #include "base/files/write_file.h"
 #include "base/result.h"
+#include "reports/exit_status.h"
 
 namespace lockstep::cli {
 
@@ -32,6 +33,18 @@ class StandardInput {
   // Where `path` is "-": reads standard input, at most 1 MiB, and sets `path` to the file, which
   // lives as long as this. Errors: it cannot be read or kept, it is empty.
   Status take(std::string& path);
+
+  bool has(const std::string& path) const { return !file_.empty() && path == file_; }
+  // "standard input" for that file; other files are called by their paths.
+  std::string name_of(const std::string& path) const;
+  FileNames names() const {
+    return [this](const std::string& path) { return name_of(path); };
+  }
+  // Reports the error with that name.
+  reports::ExitStatus fail(const Error& error,
+                           reports::ExitStatus status = reports::ExitStatus::bad_usage) const {
+    return reports::fail(renamed(error, names()), status);
+  }
 
  private:
   std::optional<WorkFolder> folder_;

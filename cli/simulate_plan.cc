@@ -95,10 +95,10 @@ reports::ExitStatus write_plan(const PlanCommand& command, const reports::Output
                           hangs ? reports::ExitStatus::findings : reports::ExitStatus::clean);
 }
 
-reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::PlanGrid& plans,
-                                    const nlohmann::ordered_json& settings) {
+Result<reports::ExitStatus> simulate_towers(const PlanCommand& command, const sim::PlanGrid& plans,
+                                            const nlohmann::ordered_json& settings) {
   Result<sim::MultimodalForecast> forecast = plans.towers(0);
-  if (!forecast) return reports::fail(forecast.error());
+  if (!forecast) return forecast.error();
   forecast->plan.llm.settings = settings;
   const Result<reports::MultimodalResult> result = reports::multimodal_result(std::move(*forecast));
   if (!result) return reports::fail(result.error(), reports::ExitStatus::own_failure);
@@ -111,22 +111,16 @@ reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::PlanG
   return write_plan(command, content, result->forecast.divergence.has_value());
 }
 
-reports::ExitStatus simulate_plan(PlanCommand command) {
-  StandardInput input;
-  if (const Status taken = input.take(command.file); !taken) return reports::fail(taken.error());
-  Result<std::string> file = shipped_or_own("plans", command.file);
-  if (!file) return reports::fail(file.error());
-  command.file = std::move(*file);
-  if (const Status output = check_simulation_output(command.output); !output)
-    return reports::fail(output.error());
+Result<reports::ExitStatus> simulate_plan(const PlanCommand& command) {
+  if (const Status output = check_simulation_output(command.output); !output) return output.error();
   const Result<std::vector<sim::Axis>> settings = settings_of(command);
-  if (!settings) return reports::fail(settings.error());
+  if (!settings) return settings.error();
   // --set gives each key one value, so there is one plan: number 0.
   const Result<sim::PlanGrid> plans = plans_of(command, *settings);
-  if (!plans) return reports::fail(plans.error());
+  if (!plans) return plans.error();
   if (plans->multimodal()) return simulate_towers(command, *plans, by_key(*settings));
   Result<sim::PlanForecast> result = plans->forecast(0);
-  if (!result) return reports::fail(result.error());
+  if (!result) return result.error();
   result->plan.settings = by_key(*settings);
   const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "json") return reports::plan_json(*result);
@@ -135,6 +129,16 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
     return reports::plan_text(*result, reports::text_width(to_stdout));
   };
   return write_plan(command, content, false);
+}
+
+reports::ExitStatus run_simulate_plan(PlanCommand command) {
+  StandardInput input;
+  if (const Status taken = input.take(command.file); !taken) return reports::fail(taken.error());
+  Result<std::string> file = shipped_or_own("plans", command.file);
+  if (!file) return reports::fail(file.error());
+  command.file = std::move(*file);
+  const Result<reports::ExitStatus> status = simulate_plan(command);
+  return status ? *status : input.fail(status.error());
 }
 
 }  // namespace
@@ -157,7 +161,7 @@ void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   add_simulation_output(*sub, command->output);
-  sub->callback([command, &status] { status = simulate_plan(*command); });
+  sub->callback([command, &status] { status = run_simulate_plan(*command); });
 }
 
 }  // namespace lockstep::cli

@@ -150,46 +150,50 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   return write_forecast(std::move(*timed), command.output);
 }
 
-reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
-  StandardInput input;
-  if (const Status taken = input.take(command.path); !taken) return reports::fail(taken.error());
+Result<reports::ExitStatus> checked_and_simulated(const SimulateScenarioCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
-    return reports::fail(outputs.error());
+    return outputs.error();
   if (command.path.empty())
-    return reports::fail(
-        {"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
+    return Error{"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"};
   std::error_code unknown;
   // CLI11 takes "colective" for the scenario's file.
   const std::vector<std::string> commands = {"collective", "trace", "pipeline", "plan"};
   if (const std::string meant = nearest(command.path, commands);
       !meant.empty() && !std::filesystem::exists(command.path, unknown))
-    return reports::fail({fmt::format("no file or command \"{}\"", printable(command.path)),
-                          {},
-                          fmt::format("did you mean `lockstep simulate {}`?", meant)});
+    return Error{fmt::format("no file or command \"{}\"", printable(command.path)),
+                 {},
+                 fmt::format("did you mean `lockstep simulate {}`?", meant)};
   if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
-    return reports::fail({fmt::format("{} is a plan, not a scenario", printable(command.path)),
-                          {},
-                          fmt::format("lockstep simulate plan {}", printable(command.path))});
+    return Error{"this is a plan, not a scenario",
+                 {command.path},
+                 "simulate it with `lockstep simulate plan`"};
   if (command.machine.empty())
-    return reports::fail({"no machine is named", {}, "add --machine dgx-h100, or your own"});
+    return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
   const Result<sim::TrialOptions> trials = trial_options(command.trials);
-  if (!trials) return reports::fail(trials.error());
+  if (!trials) return trials.error();
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
-  if (!machine) return reports::fail(machine.error());
+  if (!machine) return machine.error();
   if (command.time_work && !machine->cores)
-    return reports::fail({fmt::format("{} has devices, and --time-work times this processor",
-                                      printable(command.machine)),
-                          {},
-                          "leave it out, or give what `lockstep calibrate` wrote here"});
+    return Error{fmt::format("{} has devices, and --time-work times this processor",
+                             printable(command.machine)),
+                 {},
+                 "leave it out, or give what `lockstep calibrate` wrote here"};
   const WorkFolder folder(command.output_dir, "lockstep-simulate-");
   if (!folder.usable())
-    return reports::fail(
-        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
+    return Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"};
   Interrupts interrupts;
-  const Result<reports::ExitStatus> status =
+  Result<reports::ExitStatus> status =
       simulate(command, *machine, *trials, folder.path(), interrupts);
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
-  return status ? *status : reports::fail(folder.for_user(status.error(), command.path));
+  if (!status) return folder.for_user(status.error(), command.path);
+  return status;
+}
+
+reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
+  StandardInput input;
+  if (const Status taken = input.take(command.path); !taken) return reports::fail(taken.error());
+  const Result<reports::ExitStatus> status = checked_and_simulated(command);
+  return status ? *status : input.fail(status.error());
 }
 
 }  // namespace

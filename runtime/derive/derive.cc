@@ -407,16 +407,18 @@ std::optional<bool> meta_of(const DeriveOptions& options) {
 }  // namespace
 
 reports::ExitStatus derive_scenario(const DeriveOptions& options) {
+  const auto fail = [&](const Error& error) {
+    return reports::fail(renamed(error, options.name_of));
+  };
   const reports::ReportOptions files{.outputs = options.outputs};
-  if (const Status outputs = reports::check_outputs(files); !outputs)
-    return reports::fail(outputs.error());
+  if (const Status outputs = reports::check_outputs(files); !outputs) return fail(outputs.error());
   Result<Scenario> scenario = load_checked_scenario(options.path);
-  if (!scenario) return reports::fail(scenario.error());
+  if (!scenario) return fail(scenario.error());
   const Result<std::string> worker = find_worker(worker_search_of_this_process());
-  if (!worker) return reports::fail(worker.error());
+  if (!worker) return fail(worker.error());
   const WorkFolder folder(options.output_dir, "lockstep-derive-");
   if (!folder.usable()) {
-    return reports::fail(
+    return fail(
         Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
   }
   Interrupts interrupts;
@@ -429,7 +431,7 @@ reports::ExitStatus derive_scenario(const DeriveOptions& options) {
       options.against.empty() ? derive(*scenario, job, interrupts, stream)
                               : derive_against(*scenario, options.against, job, interrupts, stream);
   if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
-  if (!status) return reports::fail(folder.for_user(status.error(), options.path));
+  if (!status) return fail(folder.for_user(status.error(), options.path));
   return *status;
 }
 

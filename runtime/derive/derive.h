@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "reports/exit_status.h"
 
 namespace lockstep::runtime {
@@ -18,6 +19,7 @@ struct DeriveOptions {
   bool remedies = false;               // if the job can go wrong: derive each remedy, too
   bool meta = false, no_meta = false;  // use the meta device, or not; neither: as it suits the job
   bool quiet = false;
+  FileNames name_of = [](const std::string& file) { return file; };  // what people read
 };
 
 // Decides for all mixes of batches, or compares the derived calls with the runs `against`, and

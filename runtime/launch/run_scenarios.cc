@@ -43,14 +43,16 @@ class Runner {
         stream_(reports::takes_stdout(options.report) ? std::cerr : std::cout) {}
 
   reports::ExitStatus run() {
-    if (const Status ready = prepare(); !ready) return reports::fail(ready.error());
+    if (const Status ready = prepare(); !ready)
+      return reports::fail(renamed(ready.error(), options_.name_of));
     Interrupts interrupts;
     reports::ExitStatus worst = reports::ExitStatus::clean;
     std::vector<TableRow> rows;
     for (const Scenario& scenario : scenarios_) {
       const Result<FinishedRun> finished = run_one(scenario, interrupts);
       if (!finished) {
-        reports::fail(finished.error(), reports::ExitStatus::own_failure);
+        reports::fail(renamed(finished.error(), options_.name_of),
+                      reports::ExitStatus::own_failure);
         worst = reports::ExitStatus::own_failure;
         if (interrupts.poll() != 0) break;
         continue;
@@ -232,7 +234,7 @@ class Runner {
     if (options_.check && outcome.end != JobEnd::interrupted) {
       const std::vector<std::string> differing = differences(*scenario.expect, outcome);
       for (const std::string& difference : differing)
-        std::cerr << printable(scenario.file) << ": " << difference << "\n";
+        std::cerr << printable(options_.name_of(scenario.file)) << ": " << difference << "\n";
       if (differing.empty() && !options_.report.quiet) stream_ << "as expected\n";
       if (!options_.report.quiet) stream_ << "\n" << std::flush;
       return differing.empty() ? reports::ExitStatus::clean : reports::ExitStatus::findings;

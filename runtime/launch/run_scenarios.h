@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "reports/exit_status.h"
 #include "reports/findings/forms.h"
 
@@ -19,6 +20,7 @@ struct RunOptions {
   bool check = false;       // compare with each scenario's "expect:"
   bool reference = false;   // also train in one process, and compare
   bool share_gpus = false;  // ranks on NCCL may share GPUs
+  FileNames name_of = [](const std::string& path) { return path; };  // what people read
   reports::ReportOptions report;
 };
 

@@ -16,10 +16,14 @@ TEST(Location, LeavesOutWhatIsUnknown) {
   EXPECT_EQ(Location{}.str(), "");
 }
 
-TEST(Location, OfStandardInputIsNotTheFileThatKeepsIt) {
-  EXPECT_EQ((Location{"/tmp/lockstep-input-x/standard-input.yaml", 3, 7}.str()),
-            "standard input:3:7");
-  EXPECT_EQ((Location{"my-standard-input.yaml", 3}.str()), "my-standard-input.yaml:3");
+TEST(Error, MayNameItsFileAsPeopleDo) {
+  const auto names = [](const std::string& path) {
+    return path == "/tmp/kept.yaml" ? std::string("standard input") : path;
+  };
+  EXPECT_EQ(renamed({"bad", {"/tmp/kept.yaml", 3, 7}, ""}, names).str(),
+            "standard input:3:7: error: bad");
+  EXPECT_EQ(renamed({"bad", {"job.yaml", 3, 7}, ""}, names).str(), "job.yaml:3:7: error: bad");
+  EXPECT_EQ(renamed({"bad", {}, ""}, names).str(), "error: bad");
 }
 
 TEST(Error, SaysWhereWhatAndHowToFixIt) {

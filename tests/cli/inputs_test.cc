@@ -79,7 +79,9 @@ TEST_F(Inputs, AScenarioMayComeOnStandardInput) {
   const InputFrom input(LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_bad.yaml");
   const Outcome ran = run_lockstep({"scenario", "--check", "-"});
   EXPECT_EQ(ran.status, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("valid: 4 ranks"));
+  EXPECT_THAT(ran.out, StartsWith("standard input: valid: 4 ranks"));
+  const InputFrom again(LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_bad.yaml");
+  EXPECT_THAT(run_lockstep({"scenario", "--list", "-"}).out, StartsWith("standard input  "));
 }
 
 TEST_F(Inputs, ErrorsInStandardInputNameNoFile) {
@@ -87,6 +89,29 @@ TEST_F(Inputs, ErrorsInStandardInputNameNoFile) {
   const Outcome ran = run_lockstep({"scenario", "--check", "-"});
   EXPECT_EQ(ran.status, 2);
   EXPECT_THAT(ran.err, StartsWith("lockstep: standard input:3:8: error: \"ranks\" should be"));
+}
+
+// Nor do those that say what it should have been, by any command that takes it.
+TEST_F(Inputs, EveryCommandCallsStandardInputThat) {
+  const std::string plan = LOCKSTEP_SOURCE_DIR "/sim/plans/llama3-70b.yaml";
+  const std::string scenario = folder_.write("job.yaml", "lockstep: 1\nname: x\nranks: two\n");
+  const std::string out = folder_.file("out");
+  const std::pair<std::string, std::vector<std::string>> runs[] = {
+      {plan, {"simulate", "-", "--machine", "dgx-h100"}},
+      {plan, {"simulate", "plan", "-", "--set", "tensor=3"}},
+      {plan, {"sweep", "-", "-o", out, "--machine", "dgx-h100"}},
+      {scenario, {"simulate", "-", "--machine", "dgx-h100"}},
+      {scenario, {"simulate", "plan", "-"}},
+      {scenario, {"sweep", "-", "-o", out, "--machine", "dgx-h100"}},
+      {scenario, {"derive", "-"}},
+      {scenario, {"run", "-"}}};
+  for (const auto& [file, arguments] : runs) {
+    const InputFrom input(file);
+    const Outcome ran = run_lockstep(arguments);
+    EXPECT_EQ(ran.status, 2) << arguments[0];
+    EXPECT_THAT(ran.err, StartsWith("lockstep: standard input:")) << arguments[0];
+    EXPECT_EQ(ran.err.find("/tmp"), std::string::npos) << ran.err;
+  }
 }
 
 TEST_F(Inputs, ReportsEmptyStandardInput) {

@@ -91,8 +91,8 @@ TEST_F(SimulateTowers, AreNoScenario) {
   const cli::Outcome outcome =
       cli::run_lockstep({"simulate", folder_.write("p.yaml", kTwoTowers), "--machine", "dgx-h100"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("p.yaml is a plan, not a scenario"),
-                                 HasSubstr("fix: lockstep simulate plan ")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("p.yaml: error: this is a plan, not a scenario"),
+                                 HasSubstr("`lockstep simulate plan`")));
 }
 
 // Failures are the whole job's, encoders and all; below `llm` they would say nothing.

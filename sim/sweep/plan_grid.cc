@@ -40,6 +40,38 @@ std::vector<std::string> parameter_names() {
   return out;
 }
 
+DocumentSchema schema_of(const YamlDocument& plan) {
+  return DocumentSchema(is_multimodal(plan.value) ? multimodal_plan_schema()
+                                                  : Json::parse(plan_schema()));
+}
+
+bool fits_schema(const YamlDocument& plan) { return !schema_of(plan).check(plan, ""); }
+
+// What is wrong with a plan; nothing: it can be.
+std::optional<Error> problem_of(const YamlDocument& plan, const std::string& manifest) {
+  if (is_multimodal(plan.value)) {
+    if (const Result<MultimodalPlan> read = read_multimodal_plan(plan, manifest); !read)
+      return read.error();
+    return std::nullopt;
+  }
+  const Result<PlanFile> read = read_plan(plan);
+  return read ? std::nullopt : std::optional(read.error());
+}
+
+// Whether the first and the last point have the plan's own problem: then its line says more than
+// as many refused points would.
+bool stays_wrong(const Error& wrong, const Variation& variation,
+                 const std::map<std::string, YamlDocument::Spot>& spots,
+                 const std::string& manifest) {
+  for (const PointId point : {PointId{0}, variation.grid().size() - 1}) {
+    Result<Json> changed = variation.job_document(point);
+    if (!changed) return false;
+    const std::optional<Error> own = problem_of({std::move(*changed), spots}, manifest);
+    if (!own || own->message != wrong.message) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<PlanGrid> PlanGrid::make(const SourceFile& plan, const std::vector<SourceFile>& calibrations,
@@ -47,20 +79,12 @@ Result<PlanGrid> PlanGrid::make(const SourceFile& plan, const std::vector<Source
   Result<YamlDocument> document = parse_yaml(plan.text, plan.file);
   if (!document) return document.error();
   const bool towers = is_multimodal(document->value);
-  std::string name;
-  if (towers) {
-    const Result<MultimodalPlan> parsed = read_multimodal_plan(*document, manifest);
-    if (!parsed) return parsed.error();
-    name = parsed->llm.name;
-  } else {
-    const Result<PlanFile> parsed = read_plan(*document);
-    if (!parsed) return parsed.error();
-    name = parsed->name;
-  }
+  // The plan as it stands need not be possible if the axes change that.
+  const std::optional<Error> wrong = problem_of(*document, manifest);
+  if (wrong && (axes.empty() || !fits_schema(*document))) return *wrong;
+  const std::string name = document->value["name"];
   const auto check = [spots = document->spots, towers,
-                      schema = DocumentSchema(towers ? multimodal_plan_schema()
-                                                     : Json::parse(plan_schema()))](
-                         const Json& changed) {
+                      schema = schema_of(*document)](const Json& changed) {
     return schema.check({changed, spots}, towers ? "docs/reference/multimodal-plan.md has all keys"
                                                  : "docs/reference/plan.md has all keys");
   };
@@ -85,6 +109,7 @@ Result<PlanGrid> PlanGrid::make(const SourceFile& plan, const std::vector<Source
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
+  if (wrong && stays_wrong(*wrong, *variation, document->spots, manifest)) return *wrong;
   PlanGrid out(std::move(*variation), std::move(*document), manifest, std::move(read));
   for (const std::string& key : out.variation_.keys())
     out.calibration_varied_ |= key.starts_with(kCalibrationPrefix);
@@ -246,16 +271,10 @@ Result<PlanInputs> load_plan(const std::string& file,
     if (!samples) return named_in(*document, "/data/manifest", samples.error());
     out.manifest.text = std::move(*samples);
   }
-  std::string own;
-  if (is_multimodal(document->value)) {
-    const Result<MultimodalPlan> plan = read_multimodal_plan(*document, out.manifest.text);
-    if (!plan) return plan.error();
-    own = plan->llm.calibration;
-  } else {
-    const Result<PlanFile> plan = read_plan(*document);
-    if (!plan) return plan.error();
-    own = plan->calibration;
-  }
+  // What does not fit together may be changed yet (PlanGrid::make()).
+  if (const auto wrong = problem_of(*document, out.manifest.text); wrong && !fits_schema(*document))
+    return *wrong;
+  const std::string own = document->value["calibration"];
   std::vector<std::string> names = calibrations;
   if (names.empty()) names = {machine_seen_from(file, own)};
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -20,8 +20,9 @@ class PlanGrid {
  public:
   // A calibration's file may be the name of a shipped one. Axes are keys of the plan ("tensor",
   // "pipeline.stages", "encoders.0.on") and of the machine file ("calibration.network_speed",
-  // "calibration.links.1.beta"). `manifest`: the text of the plan's. Errors: a plan or calibration
-  // that is itself wrong, and Variation::make()'s.
+  // "calibration.links.1.beta"). `manifest`: the text of the plan's. Errors: a plan that does not
+  // fit its schema, or that is impossible as it stands and stays so with the axes' first and last
+  // values; a calibration that is itself wrong; Variation::make()'s.
   static Result<PlanGrid> make(const SourceFile& plan, const std::vector<SourceFile>& calibrations,
                                const std::vector<Axis>& axes, const std::string& manifest = {});
 

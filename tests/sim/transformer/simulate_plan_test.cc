@@ -85,6 +85,20 @@ TEST_F(SimulatePlan, FilesOfOtherKindsAreCalledThat) {
   expect_refused({}, "\"plan\" is missing", "name: small\n");
 }
 
+// The fix of an error can be tried before the file is changed.
+TEST_F(SimulatePlan, WhatIsSetCanMakeAPlanPossible) {
+  std::string text = kSimulatedPlan;
+  text.replace(text.find("gpus: 32"), 8, "gpus: 30");
+  expect_refused({}, "p.yaml:6:7: error: 30 GPUs do not divide", text);
+  expect_refused({"--set", "zero=1"}, "p.yaml:6:7: error: 30 GPUs do not divide", text);
+  expect_refused({"--set", "gpus=28"}, "p.yaml: error: 28 GPUs do not divide", text);
+  EXPECT_EQ(simulate({"--set", "gpus=32"}, text).status, 0);
+  const cli::Outcome sweep = cli::run_lockstep(
+      {"sweep", folder_.file("p.yaml"), "-o", folder_.file("out"), "--vary", "gpus=30,32"});
+  EXPECT_EQ(sweep.status, 0) << sweep.err;
+  EXPECT_THAT(sweep.out, HasSubstr("1 refused"));
+}
+
 TEST_F(SimulatePlan, AKeyIsSetOnce) {
   expect_refused({"--set", "tensor=1", "--set", "tensor=2"}, "--set tensor is given twice");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -340,6 +341,7 @@ Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan&
   if (count.hang == 0) return std::optional<ModalityDivergence>();
   std::vector<Remedy> changes = remedies_of(plan, count.encoder);
   std::vector<MultimodalPlan> plans;
+  plans.reserve(changes.size() + 1);
   for (const Remedy& change : changes) plans.push_back(change.with);
   const std::vector<Result<HangCount>> before = count_hangs(plans, 0, step);
   plans.push_back(plan);
@@ -447,8 +449,8 @@ class DivergingStep {
     std::iota(all.begin(), all.end(), std::size_t{0});
     for (const std::size_t i : towers_) out.group(group_of_tower(i), all);
     out.group(kLlmGroup, all);
-    for (const std::size_t other : all)
-      if (block_of(other) == block_of(shown)) met.push_back(other);
+    std::copy_if(all.begin(), all.end(), std::back_inserter(met),
+                 [&](std::size_t other) { return block_of(other) == block_of(shown); });
     if (meets_ && experts()) out.group(meeting(shown), met);
     // As many micro-batches as are told apart: of hooks only the last one makes calls.
     const bool gathers = gathers_as_it_runs(plan_.encoders[encoder_]);

@@ -232,7 +232,14 @@ void Causes::add_exceptions() {
     return;
   }
   if (!exceptions.victims.empty()) {
-    causes_.push_back(explain_exceptions(context_, exceptions.victims));
+    Cause lost = explain_exceptions(context_, exceptions.victims);
+    lost.finding.culprits.clear();
+    lost.finding.why =
+        "Such an exception follows from the end of another rank, or from the network: it does not "
+        "show who is at fault.";
+    lost.finding.fix =
+        "look at the ranks that said nothing, and at the network to the peer that it names";
+    causes_.push_back(std::move(lost));
   }
 }
 

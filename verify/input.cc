@@ -14,6 +14,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 #include "verify/replay/replay.h"
+#include "verify/streams/streams.h"
 #include "verify/unexplained.h"
 
 namespace lockstep::verify {
@@ -152,6 +153,12 @@ void tell_missing_stopped(const Context& context, Finding& note) {
   for (const std::size_t p : points_of_missing) direct = united(direct, points[p].waiting);
   const std::vector<std::uint32_t> all = all_waiting(context, points_of_missing);
   if (context.presumed && all.size() == direct.size()) return;
+  // The watchdog's messages of a few ranks, as in the output of one node, do not show that all the
+  // others stopped. Where nothing tells how many ranks there are, neither do those of half.
+  const bool most_wait =
+      knows_world_size(context.run) ? all.size() >= ranks.size() : all.size() > ranks.size();
+  const bool hangs = context.run.ranks[points[first].waiting[0]].end == trace::End::hung;
+  if (hangs && !most_wait) return;
   tell_stopped(context,
                {.ranks = ranks,
                 .verb = context.presumed ? "may have stopped" : "stopped",
@@ -243,7 +250,8 @@ void note_who_waits_for_missing(const Context& context, const std::vector<trace:
   }
   tell_missing_stopped(context, note);
   // A rank without a trace may belong to a group of which nothing tells the members.
-  const bool unknown = context.presumed || has_silent_members(context);
+  // Without calls, nothing shows who waits.
+  const bool unknown = context.presumed || has_silent_members(context) || context.run.ranks.empty();
   if (!not_waited_for.empty())
     note.message +=
         fmt::format("; {} for {}", unknown ? "nothing shows whether anybody waits" : "nobody waits",

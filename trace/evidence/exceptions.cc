@@ -21,36 +21,26 @@ bool is_indented(std::string_view line) { return line.starts_with(' ') || line.s
 }  // namespace
 
 bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 29> kSigns = {
-      "closed by remote peer",
-      "Call to recv from",
-      "Got completion from peer",
-      "Detected mismatch between collectives",
-      "Connection closed by peer",
-      "Connection reset by peer",
-      "Connection refused",
-      "Broken pipe",
-      "Timed out waiting",
-      "timed out after",
-      "has timed out",
-      "Application timeout",
-      "Socket Timeout",
-      "socket timeout",
-      "wait timeout",
-      "pair closure",
-      "got 0 bytes",
-      "recvValue failed",
-      "Watchdog caught collective operation timeout",
-      "remote process exited",
-      "remote process has exited",
-      "communicator was aborted",
-      "NCCL error: remote",
-      "ncclRemoteError",
-      "ncclSystemError",
-      "DistStoreError",
-      "DistNetworkError",
-      "ChildFailedError",
-      "SignalException"};
+  static constexpr std::array<std::string_view, 41> kSigns = {
+      "closed by remote peer", "Call to recv from", "Got completion from peer",
+      "Detected mismatch between collectives", "Connection closed by peer",
+      "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
+      "Timed out after", "timed out after",
+      "store based barrier",  // of init_process_group: others did not come
+      "Timed out initializing",
+      "waiting for clients",                    // of TCPStore
+      "setting up NCCL communicator and retr",  // rank 0 did not come
+      "EI0002",                                 // of HCCL: a peer's notification did not come
+      "EI0006",                                 // of HCCL: a peer's connection did not come
+      "HCCL_E_TIMEOUT",
+      // Of processes that tell of another one's end.
+      "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessExitedException",
+      "has timed out", "Application timeout", "Socket Timeout", "socket timeout", "wait timeout",
+      "pair closure", "got 0 bytes", "recvValue failed",
+      "Watchdog caught collective operation timeout", "remote process exited",
+      "remote process has exited", "communicator was aborted", "NCCL error: remote",
+      "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
+      "ChildFailedError", "SignalException"};
   if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
   return std::any_of(kSigns.begin(), kSigns.end(),
                      [&](auto sign) { return contains_text(text, sign); });

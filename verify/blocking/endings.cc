@@ -1,7 +1,6 @@
 #include "verify/blocking/endings.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <map>
@@ -10,30 +9,13 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/evidence/exceptions.h"
 
 namespace lockstep::verify {
 
 namespace {
 
 using State = Position::State;
-
-// Whether the text is what another rank's death or a timeout causes (Gloo, NCCL, c10d, TCPStore),
-// so that the exception is a consequence.
-bool is_secondary(std::string_view text) {
-  static constexpr std::array kSigns = {
-      std::string_view("Connection closed by peer"),
-      std::string_view("Connection reset by peer"),
-      std::string_view("Timed out waiting"),
-      std::string_view("Application timeout"),
-      std::string_view("pair closure"),
-      std::string_view("Broken pipe"),
-      std::string_view("Watchdog caught collective operation timeout"),
-      std::string_view("remote process exited"),
-      std::string_view("NCCL communicator was aborted"),
-      std::string_view("Connection refused")};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](std::string_view s) { return text.find(s) != std::string_view::npos; });
-}
 
 // The steps in which ranks were.
 struct Steps {
@@ -106,7 +88,8 @@ std::optional<Cause> explain_deaths(const Context& context) {
     const auto& marks = context.run.ranks[r].exceptions;
     if (p.state == State::killed || p.state == State::cut) {
       dead.push_back(r);
-    } else if ((p.state == State::raised && !marks.empty() && is_secondary(marks.back().what)) ||
+    } else if ((p.state == State::raised && !marks.empty() &&
+                trace::mentions_a_peer(marks.back().what)) ||
                (p.state == State::hung && p.waiting_in() != kNoCall)) {
       hurt.push_back(r);
     }
@@ -187,7 +170,7 @@ std::optional<Finding> note_lost(const Context& context) {
     for (const std::uint32_t r : point.waiting) {
       const auto& marks = context.run.ranks[r].exceptions;
       if (!marks.empty() && marks.back().call == context.where.positions[r].waiting_in() &&
-          is_secondary(marks.back().what))
+          trace::mentions_a_peer(marks.back().what))
         lost.push_back(r);
     }
     if (lost.empty()) continue;
@@ -250,7 +233,7 @@ Exceptions sort_exceptions(const Context& context) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     if (context.where.positions[r].state != State::raised) continue;
     const auto& marks = context.run.ranks[r].exceptions;
-    const bool secondary = !marks.empty() && is_secondary(marks.back().what);
+    const bool secondary = !marks.empty() && trace::mentions_a_peer(marks.back().what);
     (secondary ? out.victims : out.causes).push_back(r);
   }
   return out;

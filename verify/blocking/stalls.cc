@@ -44,6 +44,17 @@ std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint&
   return out;
 }
 
+// Whether only the counters of these ranks tell that they completed the call, so that it may have
+// been another one there. (A rank whose call is smaller completes it with data of the others'.)
+bool completed_by_count(const Context& context, const WaitPoint& point,
+                        const std::vector<std::uint32_t>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+    const Stream* const stream = stream_of(context.groups[point.group], r);
+    return stream != nullptr && point.instance < stream->calls.size() &&
+           context.call({r, stream->calls[point.instance]}).signature == trace::SignatureId{};
+  });
+}
+
 // Whether the call is an all-to-all whose splits were not recorded. Splits that do not match make
 // devices wait forever, even if the totals agree.
 bool has_unknown_splits(const Context& context, CallRef ref) {
@@ -249,6 +260,18 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
                             context.describe_ranks(not_begun_on), describe_call,
                             context.describe_ranks(begun_on));
     f.culprits = context.ranks(not_begun_on);
+  } else if (!others.empty() && point.waiting.size() >= others.size() &&
+             completed_by_count(context, point, others)) {
+    f.message = fmt::format(
+        "{} did not complete {}; by {} counters {} went past it: either the devices of the former "
+        "stall, or {} called something else there",
+        context.describe_ranks(point.waiting), describe_call, others.size() == 1 ? "its" : "their",
+        context.describe_ranks(others), others.size() == 1 ? "it" : "they");
+    f.why = "That most ranks' devices stall is no likelier than that the others' calls differ.";
+    f.fix = fmt::format(
+        "find out what {} called there: keep a Flight Recorder in the next run "
+        "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
+        context.describe_ranks(others));
   } else if (!others.empty()) {
     f.message = fmt::format("{} did not complete {}, which every member issued and {} completed",
                             context.describe_ranks(point.waiting), describe_call,

@@ -231,11 +231,12 @@ TEST(RankLog, ATaskThatStartsRanksIsNoRank) {
                      "srun: error: n1: task 1: Exited with exit code 1\n"),
             "rank 9 exception @4: ValueError: no more batches\n"
             "some rank on n1 lost a peer @5: srun: error: n1: task 1: Exited with exit code 1");
-  EXPECT_EQ(read_log("1: Traceback (most recent call last):\n"
-                     "1:   File \"/x/torch/multiprocessing/spawn.py\", line 1, in spawn\n"
-                     "1: torch.multiprocessing.spawn.ProcessExitedException: process 3 ended\n"),
-            "some rank exception @3: torch.multiprocessing.spawn.ProcessExitedException: process 3 "
-            "ended");
+  EXPECT_EQ(
+      read_log("1: Traceback (most recent call last):\n"
+               "1:   File \"/x/torch/multiprocessing/spawn.py\", line 1, in spawn\n"
+               "1: torch.multiprocessing.spawn.ProcessExitedException: process 3 ended\n"),
+      "some rank lost a peer @3: torch.multiprocessing.spawn.ProcessExitedException: process 3 "
+      "ended");
   EXPECT_EQ(read_log(labelled("4711: ", kLoggedTraceback)),
             "some rank exception @4: ValueError: no more batches")
       << "a line's number";

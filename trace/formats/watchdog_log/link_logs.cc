@@ -6,8 +6,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/planned_calls.h"
@@ -83,17 +86,22 @@ void add_last_completed(std::map<GroupId, std::set<std::int64_t>>& numbers,
   }
 }
 
+// The calls of a trace, to make it anew.
+std::vector<PlannedCall> planned_calls(const RankTrace& trace, const Tables& tables) {
+  std::vector<PlannedCall> out;
+  for (const Call& call : trace.calls)
+    out.push_back({call.group, call.signature, call.seq, tables.is_message(call),
+                   call.has(kCompleted), call.has(kWaitBegan)});
+  return out;
+}
+
 // Adds the calls that timed out on other ranks and that this rank had issued by its own counters.
 void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>>& numbers,
                 const Tables& tables) {
-  std::vector<PlannedCall> planned;
+  std::vector<PlannedCall> planned = planned_calls(trace, tables);
   std::set<std::pair<GroupId, std::int64_t>> own;
-  for (const Call& call : trace.calls) {
-    const bool message = tables.is_message(call);
-    planned.push_back({call.group, call.signature, call.seq, message, call.has(kCompleted),
-                       call.has(kWaitBegan)});
-    if (!message) own.emplace(call.group, call.seq);
-  }
+  for (const Call& call : trace.calls)
+    if (!tables.is_message(call)) own.emplace(call.group, call.seq);
   const std::size_t before = planned.size();
   for (const auto& [group, failed] : numbers) {
     const Reached r = reached(trace, group, tables);
@@ -151,9 +159,40 @@ void declare_silent_members(std::span<RankTrace> traces, Tables& tables) {
   }
 }
 
+// Splits groups that no message names (PyTorch before 2.2) by the call in which each rank waits
+// first. In one group, who is past a call that others have not completed can only wait in the next
+// one, because that needs these others, too. Numbers further apart are those of several groups.
+void split_unnamed_groups(std::span<RankTrace> traces, Tables& tables) {
+  std::map<GroupId, std::map<std::size_t, std::int64_t>> first;  // by trace
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    for (const Call& call : traces[t].calls) {
+      const bool unnamed = tables.str(call.group).starts_with(kUnnamedGroup);
+      if (!unnamed || tables.is_message(call)) continue;
+      const std::int64_t seq = call.seq;
+      const auto [known, is_new] = first[call.group].emplace(t, seq);
+      if (!is_new) known->second = std::min(known->second, seq);
+    }
+  }
+  for (const auto& [group, by_trace] : first) {
+    std::vector<std::int64_t> numbers;
+    for (const auto& [trace, seq] : by_trace) numbers.push_back(seq);
+    std::sort(numbers.begin(), numbers.end());
+    if (numbers.back() - numbers.front() <= 1) continue;
+    const std::string name(tables.str(group));
+    for (const auto& [trace, seq] : by_trace) {
+      const GroupId own = tables.groups.intern(fmt::format("{}, from call {}", name, seq + 1));
+      std::vector<PlannedCall> planned = planned_calls(traces[trace], tables);
+      for (PlannedCall& call : planned)
+        if (call.group == group) call.group = own;
+      rebuild(traces[trace], std::move(planned));
+    }
+  }
+}
+
 }  // namespace
 
 void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
+  split_unnamed_groups(traces, tables);
   declare_silent_members(traces, tables);
   auto numbers = failed_numbers(traces, tables);
   add_last_completed(numbers, traces, tables);

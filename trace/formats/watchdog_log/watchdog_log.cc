@@ -111,6 +111,7 @@ class WatchdogLogReader {
                    {file_.name},
                    "it says \"Watchdog caught collective operation timeout\""};
     }
+    if (size_ == 0) size_ = size_by_elements();
     std::vector<RankTrace> out;
     for (auto& [rank, one] : ranks_) out.push_back(finish(rank, one));
     if (out.empty()) {
@@ -179,6 +180,25 @@ class WatchdogLogReader {
     if (line.timeout) take_timeout(one, *line.timeout, group);
     if (line.progress && group) take_progress(one, *group, *line.progress);
     if (!line.error.empty()) add_error(one, line.error);
+  }
+
+  // The size of the default group, by its gathered tensors: an all-gather's output holds every
+  // rank's input. 0 where no message tells it, or two contradict each other.
+  std::int32_t size_by_elements() const {
+    std::set<std::int64_t> sizes;
+    for (const auto& [rank, one] : ranks_) {
+      for (const Failed& failed : one.failed) {
+        const bool gathers = failed.op == "_ALLGATHER_BASE";
+        if (failed.group != "world" || (!gathers && failed.op != "_REDUCE_SCATTER_BASE")) continue;
+        const std::int64_t part = gathers ? failed.timeout.in : failed.timeout.out;
+        const std::int64_t whole = gathers ? failed.timeout.out : failed.timeout.in;
+        sizes.insert(part > 0 && whole % part == 0 ? whole / part : 0);
+      }
+    }
+    const std::int64_t size = sizes.size() == 1 ? *sizes.begin() : 0;
+    // A silent rank takes a thousand bytes: of a small file no more are taken at its word.
+    constexpr std::int64_t kMostRanks = 4096;
+    return size <= kMostRanks ? static_cast<std::int32_t>(size) : 0;
   }
 
   // Group ranks of the default group are ranks; so are those of a log that names no group, where
@@ -293,8 +313,8 @@ class WatchdogLogReader {
     if (!again && one.errors.size() < kMaxErrors) one.errors.push_back(std::move(error));
   }
 
-  // Makes the rank's trace. Its world size stays unknown, unless a desync report lists all ranks: a
-  // rank whose watchdog said nothing may be a higher one than any that is named.
+  // Makes the rank's trace. Its world size stays unknown, unless a desync report lists all ranks or
+  // sizes tell it: a rank whose watchdog said nothing may be a higher one than any that is named.
   RankTrace finish(Rank rank, OneRank& one) {
     RankTrace trace;
     trace.rank = rank;
@@ -352,7 +372,7 @@ class WatchdogLogReader {
     const std::int64_t seq = failed.timeout.seq == kNone ? 1 : failed.timeout.seq;
     if (seq < 0 || seq > kLargestSeq) return std::nullopt;
     out.seq = std::max<std::int64_t>(0, seq - 1);
-    std::string group = failed.group.value_or(fmt::format("unnamed group ({})", failed.op));
+    std::string group = failed.group.value_or(fmt::format("{}{})", kUnnamedGroup, failed.op));
     // The message does not say whether a batch was of messages or of collectives, which are
     // counted apart. So batches get a group of their own, where their numbers are compared among
     // themselves.
@@ -375,7 +395,7 @@ class WatchdogLogReader {
   Tables& tables_;
   std::map<Rank, OneRank> ranks_;
   std::optional<WatchdogLine> held_;  // a timeout whose group the next message names
-  std::int32_t size_ = 0;  // of the default group, where a desync report lists all its ranks
+  std::int32_t size_ = 0;  // of the default group, where a desync report or sizes tell it
   std::uint64_t lost_ = 0;
   std::vector<DamagedRecord> damage_;
 };

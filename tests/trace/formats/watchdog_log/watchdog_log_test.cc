@@ -230,6 +230,81 @@ TEST(WatchdogLog, WithoutGroupsOnlyLikeCallsAreCompared) {
   EXPECT_THAT(judged(run), testing::Not(HasSubstr("op-mismatch")));
 }
 
+// "[Rank 3]" is a rank within a group that the message does not name. In one group nobody gets
+// further than to the next call, so numbers that are far apart are those of several groups.
+TEST(WatchdogLog, WithoutGroupsNumbersFarApartAreNotCompared) {
+  const auto old = [](int rank, int seq) {
+    return fmt::format(
+        "[E ProcessGroupNCCL.cpp:458] [Rank {}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum={}, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800887 milliseconds "
+        "before timing out.\n",
+        rank, seq);
+  };
+  const std::string ahead = old(0, 9120) + old(0, 9117) + old(0, 9125);
+  EXPECT_EQ(judged(run_of_log(ahead + old(3, 6088) + old(5, 6088) + old(7, 6088))), "inconclusive");
+  EXPECT_EQ(judged(run_of_log(old(0, 41) + old(1, 40) + old(2, 41) + old(3, 41))),
+            "findings\ndevice-stall unnamed group (ALLREDUCE)#39 by 1")
+      << "the next call may be of the same group";
+}
+
+// By its counters rank 3 is past the call in which most others wait: their devices may stall, or
+// rank 3 called something smaller there. Nobody knows what it called.
+TEST(WatchdogLog, MostRanksAreNotAccusedWhereOneIsPastThem) {
+  std::string most, few;
+  for (int rank = 0; rank < 4; ++rank) {
+    most += timed_out(rank, rank == 3 ? 11 : 8, "ALLREDUCE", rank == 3 ? 1 : 64, 11,
+                      rank == 3 ? 10 : 7);
+    few += timed_out(rank, rank == 3 ? 8 : 9, "ALLREDUCE", 64, 11, rank == 3 ? 7 : 8);
+  }
+  EXPECT_EQ(judged(run_of_log(most)), "findings\ndevice-stall world#7 by");
+  EXPECT_EQ(judged(run_of_log(few)), "findings\ndevice-stall world#7 by 3");
+}
+
+// The output of a gather holds every rank's part, so the size of the default group is known.
+TEST(WatchdogLog, SizesOfGathersTellTheSizeOfTheJob) {
+  const auto gather = [](int out, const std::string& group) {
+    return fmt::format(
+        "[rank1]:[E] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+        "OpType=_ALLGATHER_BASE, NumelIn=100, NumelOut={}, Timeout(ms)=600000) ran for 600096 "
+        "milliseconds before timing out.\n[rank1]:[E] [{} Rank 1] Timeout at NCCL work: 7, last "
+        "enqueued NCCL work: 7, last completed NCCL work: 6.\n",
+        out, group);
+  };
+  EXPECT_EQ(run_of_log(gather(400, "PG 0")).world_size, 4);
+  EXPECT_EQ(run_of_log(gather(450, "PG 0")).world_size, 2) << "no whole number";
+  EXPECT_EQ(run_of_log(gather(400, "PG 1")).world_size, 2) << "of another group";
+  EXPECT_EQ(run_of_log(gather(400, "PG 0") + timed_out(5, 7, "ALLREDUCE", 1, 7, 6)).world_size, 6)
+      << "there are more ranks";
+}
+
+// One rank's messages do not show that all others stopped.
+TEST(WatchdogLog, FewRanksDoNotShowThatMostStopped) {
+  const auto headline = [](const std::string& text) {
+    const verify::Report report = verify::verify(run_of_log(text));
+    return report.findings.empty() ? "" : report.findings[0].headline;
+  };
+  const std::string one = timed_out(3, 12, "ALLREDUCE", 64, 12, 11);
+  EXPECT_EQ(headline(one), "");
+  EXPECT_EQ(headline(one + timed_out(1, 12, "ALLREDUCE", 64, 12, 11)), "") << "half of them";
+  EXPECT_THAT(headline(one + timed_out(1, 12, "ALLREDUCE", 64, 12, 11) +
+                       timed_out(2, 12, "ALLREDUCE", 64, 12, 11)),
+              HasSubstr("rank 0 (no trace) stopped"));
+}
+
+// What a rank raises because it lost a peer accuses nobody, also where nothing else is known.
+TEST(WatchdogLog, ALostPeerAccusesNobody) {
+  const auto ended = [](const std::string& why) {
+    return run_of_log(
+        "[rank4]:[E] [PG 0 Rank 4] Process group watchdog thread terminated with "
+        "exception: " +
+        why + "\n" + timed_out(5, 12, "ALLREDUCE", 64, 12, 11, "PG ID 3 PG GUID 3(TP)", 1));
+  };
+  EXPECT_EQ(judged(ended("NCCL error: remote process exited or there was a network error")),
+            "findings\nrank-exception  by");
+  EXPECT_EQ(judged(ended("CUDA error: an illegal memory access was encountered")),
+            "findings\nrank-exception  by 4");
+}
+
 // Their numbers are of another counter.
 // Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
 // whom they do not say.

@@ -35,7 +35,8 @@ struct RankNote {
     crashed,        // a signal of its own ended it: a segmentation fault, a bus error
     gpu_fault,      // the driver reported that its GPU stopped working (Xid)
     caught,         // an exception after which the rank went on
-    peer_lost,      // an exception or end that follows from another rank's end, or from a timeout
+    peer_lost,      // an exception that follows from another rank's end, or from a timeout
+    ended,          // a launcher saw it end; why, or whether it ended it itself, it does not say
     watchdog,       // PyTorch's watchdog: a call timed out
     nccl_warning,   // NCCL WARN
     gpu_warning,    // an Xid that a job may survive

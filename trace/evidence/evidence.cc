@@ -100,6 +100,8 @@ std::string_view to_string(RankNote::Kind kind) {
       return "exception that it went on after";
     case NoteKind::peer_lost:
       return "lost a peer";
+    case NoteKind::ended:
+      return "ended";
     case NoteKind::watchdog:
       return "watchdog";
     case NoteKind::nccl_warning:

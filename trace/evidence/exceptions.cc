@@ -21,7 +21,7 @@ bool is_indented(std::string_view line) { return line.starts_with(' ') || line.s
 }  // namespace
 
 bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 41> kSigns = {
+  static constexpr std::array<std::string_view, 43> kSigns = {
       "closed by remote peer", "Call to recv from", "Got completion from peer",
       "Detected mismatch between collectives", "Connection closed by peer",
       "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
@@ -35,15 +35,34 @@ bool mentions_a_peer(std::string_view text) {
       "HCCL_E_TIMEOUT",
       // Of processes that tell of another one's end.
       "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessExitedException",
-      "has timed out", "Application timeout", "Socket Timeout", "socket timeout", "wait timeout",
-      "pair closure", "got 0 bytes", "recvValue failed",
-      "Watchdog caught collective operation timeout", "remote process exited",
-      "remote process has exited", "communicator was aborted", "NCCL error: remote",
-      "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
-      "ChildFailedError", "SignalException"};
+      "ProcessRaisedException", "due to an exception in a background process", "has timed out",
+      "Application timeout", "Socket Timeout", "socket timeout", "wait timeout", "pair closure",
+      "got 0 bytes", "recvValue failed", "Watchdog caught collective operation timeout",
+      "remote process exited", "remote process has exited", "communicator was aborted",
+      "NCCL error: remote", "ncclRemoteError", "ncclSystemError", "DistStoreError",
+      "DistNetworkError", "ChildFailedError", "SignalException"};
   if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
   return std::any_of(kSigns.begin(), kSigns.end(),
                      [&](auto sign) { return contains_text(text, sign); });
+}
+
+bool mentions_hardware(std::string_view text) {
+  static constexpr std::array<std::string_view, 9> kSigns = {
+      "uncorrectable ECC",
+      "uncorrectable NVLink",
+      "cudaErrorECCUncorrectable",
+      "fallen off the bus",
+      "GPU is lost",
+      "cudaErrorDevicesUnavailable",
+      "CUDA error: hardware",
+      "Unable to determine the device handle",
+      "HW Exception by GPU"};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+bool mentions_unused_parameters(std::string_view text) {
+  return contains_text(text, "Expected to have finished reduction in the prior iteration");
 }
 
 bool looks_like_exception(std::string_view line) {
@@ -77,8 +96,12 @@ bool is_written_at_end(std::string_view text) {
   text = trimmed(text);
   if (text.empty()) return true;
   // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
-  static constexpr std::array<std::string_view, 27> kBegins = {
+  static constexpr std::array<std::string_view, 31> kBegins = {
       "CUDA kernel errors",
+      "making sure all `forward`",  // of DistributedDataParallel, about unused parameters
+      "If you already have done the above",
+      "EI00",  // of HCCL
+      "EZ99",
       "HIP kernel errors",
       "For debugging consider passing",
       "Compile with `TORCH_USE_",

@@ -20,7 +20,13 @@ bool mentions_a_peer(std::string_view exception);
 // Whether it is about memory that could not be had.
 bool mentions_memory(std::string_view exception);
 
-// By the two above: peer_lost, out_of_memory or exception.
+// Whether it is about a GPU that is defective or gone, rather than about the program.
+bool mentions_hardware(std::string_view exception);
+
+// DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
+bool mentions_unused_parameters(std::string_view exception);
+
+// By mentions_a_peer() and mentions_memory(): peer_lost, out_of_memory or exception.
 RankNote::Kind kind_of_exception(std::string_view exception);
 
 // True for lines that processes and libraries write while they end, and for the further lines of a

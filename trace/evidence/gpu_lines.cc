@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "trace/formats/log_lines.h"
@@ -35,10 +38,23 @@ std::optional<XidLine> parse_xid(std::string_view line) {
                  process > 0 ? process : kNone, text};
 }
 
+std::optional<GpuLines::Fault> GpuLines::take(std::string_view line) {
+  if (const std::size_t at = line.find(kException); at != kNpos)
+    return Fault{RankNote::Kind::gpu_fault, std::string(line.substr(at))};
+  if (const std::size_t at = line.find(kAccess); at != kNpos)
+    return Fault{RankNote::Kind::crashed, std::string(line.substr(at))};
+  if (contains_text(line, kNamed)) named_ = word_after(line, kNamed).substr(0, 32);
+  if (!contains_text(line, kLost)) return std::nullopt;
+  return Fault{RankNote::Kind::gpu_fault,
+               fmt::format("GPU {} has fallen off the bus", std::exchange(named_, {}))};
+}
+
 LoggedProcess process_of_nccl(std::string_view before) {
-  const std::size_t bracket = before.find(" [");
+  const std::size_t bracket = before.rfind(" [");
   if (bracket == kNpos) return {};
-  const std::string_view who = before.substr(0, bracket);
+  // A time may stand before it: "[2025-11-24 11:20:21] gpu1:13135:13922 [5]".
+  std::string_view who = before.substr(0, bracket);
+  who.remove_prefix(who.find_last_of(" \t") + 1);
   const std::size_t thread = who.rfind(':');
   if (thread == kNpos) return {};
   const std::size_t process = who.substr(0, thread).rfind(':');

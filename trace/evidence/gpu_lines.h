@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "trace/ids.h"
@@ -25,6 +26,29 @@ struct XidLine {
 };
 inline constexpr std::string_view kXid = "Xid (PCI:";
 std::optional<XidLine> parse_xid(std::string_view line);
+
+// Other lines about GPUs that stopped working, or that stopped a process:
+//
+//   HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang          ROCm
+//   Memory access fault by GPU node-2 (Agent handle: 0x55) on address 0x7f. Reason: …   ROCm
+//   NVRM: The NVIDIA GPU 0000:b3:00.0                     the driver, without an Xid
+//                  NVRM: fallen off the bus and is not responding to commands.
+class GpuLines {
+ public:
+  struct Fault {
+    RankNote::Kind kind = RankNote::Kind::gpu_fault;
+    std::string text;
+  };
+  std::optional<Fault> take(std::string_view line);
+
+  static constexpr std::string_view kException = "HW Exception by GPU ";
+  static constexpr std::string_view kAccess = "Memory access fault by GPU ";
+  static constexpr std::string_view kNamed = "NVRM: The NVIDIA GPU ";
+  static constexpr std::string_view kLost = "NVRM: fallen off the bus";
+
+ private:
+  std::string named_;  // the GPU of the driver's last message
+};
 
 // "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ", what stands before NCCL's message: host,
 // process and CUDA's index of its GPU.

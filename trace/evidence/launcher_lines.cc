@@ -35,7 +35,7 @@ NoteKind kind_of_signal(std::int64_t signal) {
   if (signal == kKill) return NoteKind::killed;
   const bool own =
       signal == kIllegal || signal == kBus || signal == kFloat || signal == kSegmentation;
-  return own ? NoteKind::crashed : NoteKind::peer_lost;
+  return own ? NoteKind::crashed : NoteKind::ended;
 }
 
 // The kind of "Out Of Memory", "Segmentation fault (core dumped)", "Killed", "Exited with exit …".
@@ -47,9 +47,9 @@ std::optional<NoteKind> kind_of_reason(std::string_view reason) {
        {"Illegal instruction", NoteKind::crashed},
        {"Floating point exception", NoteKind::crashed},
        {"Killed", NoteKind::killed},
-       {"Aborted", NoteKind::peer_lost},
-       {"Terminated", NoteKind::peer_lost},
-       {"Exited with exit code", NoteKind::peer_lost}}};
+       {"Aborted", NoteKind::ended},
+       {"Terminated", NoteKind::ended},
+       {"Exited with exit code", NoteKind::ended}}};
   const auto found = std::find_if(kReasons.begin(), kReasons.end(),
                                   [&](const auto& r) { return reason.starts_with(r.first); });
   if (found == kReasons.end()) return std::nullopt;
@@ -102,7 +102,7 @@ std::optional<LauncherLine> parse_mpirun_name(std::string_view text) {
   out.text = text;
   out.tasks = tasks_in(text.substr(comma + 1));
   if (out.tasks.size() != 1) return std::nullopt;
-  out.kind = NoteKind::peer_lost;
+  out.kind = NoteKind::ended;
   out.ends_others = true;
   out.exit_code = 1;
   return out;
@@ -115,7 +115,7 @@ std::optional<LauncherLine> ended_by_signal(std::string_view text, std::int64_t 
   out.text = text;
   out.kind = kind_of_signal(-code);
   out.ends_others = true;
-  return out.kind == NoteKind::peer_lost ? std::nullopt : std::optional(out);
+  return out.kind == NoteKind::ended ? std::nullopt : std::optional(out);
 }
 
 std::optional<LauncherLine> parse_elastic(std::string_view text) {

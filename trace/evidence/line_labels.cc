@@ -76,24 +76,38 @@ std::vector<Rank> tasks_in(std::string_view list) {
   return out;
 }
 
+namespace {
+
+// "[1,3]<stderr>:text".
+std::optional<LabelledLine> parse_mpirun_label(std::string_view line) {
+  const std::size_t close = line.find("]<std");
+  const std::size_t comma = line.rfind(',', close);
+  const std::size_t end = line.find(">:", close);
+  if (comma == kNpos || end == kNpos) return std::nullopt;
+  const std::vector<Rank> rank = tasks_in(line.substr(comma + 1, close - comma - 1));
+  if (rank.size() != 1) return std::nullopt;
+  std::string_view text = line.substr(end + 2);
+  // PMIx writes a blank behind the label, Open MPI before version 5 none.
+  if (line.substr(0, close).find('@') != kNpos && text.starts_with(' ')) text.remove_prefix(1);
+  return LabelledLine{rank[0], text};
+}
+
+}  // namespace
+
 std::optional<LabelledLine> parse_label(std::string_view line) {
   const std::size_t first = line.find_first_not_of(' ');
   if (first == kNpos) return std::nullopt;
   line.remove_prefix(first);
+  // mpirun --timestamp-output writes the time in front: "Fri Aug 11 12:31:45 2023[1,3]<stdout>:".
+  constexpr std::size_t kLongestLabel = 128;
+  constexpr std::size_t kLongestTime = 40;
+  const std::size_t close = line.substr(0, kLongestLabel).find("]<std");
+  const std::size_t open = close == kNpos ? kNpos : line.rfind('[', close);
+  if (open != kNpos && open <= kLongestTime) line.remove_prefix(open);
   const bool of_mpirun = line.front() == '[';
   if (of_mpirun) {
-    const std::size_t close = line.find("]<std");
-    constexpr std::size_t kLongest = 128;
-    if (close == kNpos || close > kLongest) return std::nullopt;
-    const std::size_t comma = line.rfind(',', close);
-    const std::size_t end = line.find(">:", close);
-    if (comma == kNpos || end == kNpos) return std::nullopt;
-    const std::vector<Rank> rank = tasks_in(line.substr(comma + 1, close - comma - 1));
-    if (rank.size() != 1) return std::nullopt;
-    std::string_view text = line.substr(end + 2);
-    // PMIx writes a blank behind the label, Open MPI before version 5 none.
-    if (line.substr(0, close).find('@') != kNpos && text.starts_with(' ')) text.remove_prefix(1);
-    return LabelledLine{rank[0], text};
+    if (close == kNpos || open == kNpos) return std::nullopt;
+    return parse_mpirun_label(line);
   }
   const std::size_t colon = line.find(": ");
   constexpr std::size_t kMostDigits = 6;
@@ -136,12 +150,19 @@ std::string_view after_rank(std::string_view line) {
 }
 
 void TracebackLabels::learn(std::string_view line, std::size_t traceback) {
-  constexpr std::size_t kLongest = 160;
-  constexpr std::size_t kMostLabels = 1024;
-  if (traceback == 0 || traceback > kLongest || labels_.size() == kMostLabels) return;
   // The corner of a box: the next lines do not repeat it.
   const std::string_view label = line.substr(0, traceback);
-  if (label.find_first_of("\xE2+") == kNpos) labels_.emplace(label);
+  if (label.find_first_of("\xE2+") == kNpos) add(label);
+}
+
+void TracebackLabels::add(std::string_view label) {
+  constexpr std::size_t kMostLabels = 1024;
+  if (label.empty() || label.size() > kLongest || labels_.size() == kMostLabels) return;
+  labels_.emplace(label);
+}
+
+void TracebackLabels::remove(std::string_view label) {
+  if (const auto known = labels_.find(label); known != labels_.end()) labels_.erase(known);
 }
 
 // The greatest label that is not greater than the line begins it, if any does: of labels of which

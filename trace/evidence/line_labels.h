@@ -40,8 +40,11 @@ std::vector<Rank> tasks_in(std::string_view list);
 // traceback stands before its other lines, too.
 class TracebackLabels {
  public:
+  static constexpr std::size_t kLongest = 160;
   // Remembers what stands before `traceback` in the line. Where that is nothing: nothing to do.
   void learn(std::string_view line, std::size_t traceback);
+  void add(std::string_view label);
+  void remove(std::string_view label);  // which turned out to be none
   // The known label that begins the line; empty where none does, as for most lines.
   std::string_view of(std::string_view line) const;
 

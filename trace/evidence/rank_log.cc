@@ -13,6 +13,10 @@
 //   NVRM: Xid (PCI:0000:3b:00): 79, pid=12, …               the driver's log: by process
 //   [Rank 3] Watchdog caught collective operation timeout…  PyTorch's watchdog
 //   host:12:34 [0] … NCCL WARN …                            NCCL's warnings
+//   HW Exception by GPU node-9 … reason :GPU Hang           ROCm's (gpu_lines.h)
+//   … Failed to check the "should dump" flag on TCPStore …  the store's process ended
+//   Parameter indices which did not receive grad for rank 2: 6 7       DistributedDataParallel
+//   EI0002: … The wait execution of the Notify register times out      HCCL, behind an exception
 //
 // PyTorch adds a rank prefix to uncaught exceptions only. A traceback without prefix may have been
 // caught: if the rank's output continues after it, it is RankNote::Kind::caught. Exceptions that
@@ -22,7 +26,9 @@
 // Launchers put labels before lines. "[1,3]<stderr>:" (mpirun) and "3: " (srun) name a task. That
 // is the rank, unless a task is a launcher of several ranks (torchrun), as the output then shows.
 // Any other label ("(Worker pid=12, ip=10.0.0.1) ", "[default3]:") must be the same on all lines of
-// a traceback; "pid=" in it is the process.
+// a traceback; "pid=" in it is the process. A message may stand before the first line, behind the
+// label or without one: "(Worker pid=12) Exception in worker: Traceback (most recent call last):".
+// Other lines that name the process of what follows: named_processes.h.
 //
 // The rank of a file follows from its name (TraceFile::rank), if that contains "rank", or from
 // torchrun's folders (…/attempt_0/3/stderr.log).
@@ -46,6 +52,7 @@
 #include "trace/evidence/gpu_lines.h"
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
+#include "trace/evidence/named_processes.h"
 #include "trace/evidence/torchrun_summary.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
@@ -62,6 +69,9 @@ constexpr std::string_view kStuckWatchdog =
     "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
 constexpr std::string_view kNcclWarning = "NCCL WARN ";
+constexpr std::string_view kStoreLost = "Failed to check the \"should dump\" flag on TCPStore";
+constexpr std::string_view kWithoutGradient = "did not receive grad for rank ";
+constexpr std::string_view kOfHccl = "EI00";            // error codes of Huawei's collectives
 constexpr std::string_view kLastError = "Last error:";  // of NCCL, on the next line
 constexpr std::array<std::string_view, 4> kCrashes = {
     "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
@@ -79,7 +89,11 @@ bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
        ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kLastError, kXid,
-       kCrashes[0], kCrashes[1], kCrashes[2], kCrashes[3],
+       kCrashes[0], kCrashes[1], kCrashes[2], kCrashes[3], kStoreLost, kWithoutGradient, kOfHccl,
+       GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
+       // which process it is that ended
+       DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
+       "Process ",
        // of torchrun's summary
        "(first observed failure)", "host      : ", "(local_rank: ", "exitcode ",
        // of the watchdog
@@ -93,6 +107,7 @@ struct Stream {
   bool in_last_error = false;  // the next line is NCCL's last error
   // The last exception that may have ended the rank, as an index in the notes.
   std::optional<std::size_t> exception;
+  std::string who;  // the process of the next exception, where a line named it
 
   // Whether the next line counts, whatever it is: of a rank, it shows that an exception was caught.
   bool goes_on(Rank rank) const {
@@ -120,11 +135,14 @@ class RankLogReader {
   void take(std::string_view line) {
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line);
     if (label) tasks_.insert(label->rank);
-    const bool tells = going_on_ > 0 || may_tell(line);
+    const bool tells = going_on_ > 0 || opened_ || may_tell(line);
     if (!tells && !label) return;
     std::string_view text = line;
     const std::optional<Rank> prefix = rank_in_prefix(line);
     if (prefix) {
+      // Ray names the process, and PyTorch the rank: "(WorkerDict pid=833) [rank3]:[E…".
+      if (line.starts_with('('))
+        if (const auto pid = number_after(line, " pid=")) rank_of_pid_.emplace(*pid, *prefix);
       // The number before a line is not the rank where PyTorch's own prefix is another.
       starts_ranks_ |= label && label->rank != *prefix;
       text = after_rank(line);
@@ -145,7 +163,8 @@ class RankLogReader {
 
   // `text`: the line without a rank's prefix.
   void take_text(std::string_view line, std::string_view text, Rank rank, bool prefix) {
-    const std::string_view label = label_of(text);
+    continue_traceback(text, rank);
+    const std::string_view label = label_of(text, rank);
     text.remove_prefix(label.size());
     label_ = label;
     Stream& stream = streams_[{rank, std::string(label)}];
@@ -156,7 +175,15 @@ class RankLogReader {
 
   void take_in_stream(Stream& stream, std::string_view line, std::string_view text, Rank rank,
                       bool prefix) {
-    if (take_last_error(stream, text)) return;
+    if (const auto death = actor_.take(text)) {
+      add(NoteKind::killed, Rank(kNone), death->text, {.pid = death->pid, .host = death->host});
+      return;
+    }
+    if (take_last_error(stream, text) || take_hccl(stream, text)) return;
+    if (std::string who = process_named_by(text); !who.empty()) {
+      stream.who = std::move(who);
+      return;
+    }
     if (take_exception(stream, rank, prefix, text)) return;
     if (take_summary(line)) return;
     if (take_signs(stream, rank, text)) return;
@@ -171,15 +198,48 @@ class RankLogReader {
   }
 
   // What stands before a traceback on each of its lines: "(Worker pid=12) ". Empty for most lines.
-  std::string_view label_of(std::string_view text) {
+  std::string_view label_of(std::string_view text, Rank rank) {
     for (const std::string_view opening :
          {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread}) {
       const std::size_t at = text.find(opening);
       if (at == kNpos) continue;
       labels_.learn(text, at);
+      const bool is_box = text.substr(0, at).find("\xE2\x95\xAD") != kNpos;
+      if (opening == ExceptionReader::kTraceback && at > 0 && !is_box)
+        opened_ = {rank, std::string(text.substr(0, at))};
       break;
     }
     return labels_.of(text);
+  }
+
+  // The line after the first one of a traceback shows what stands before all others, where the
+  // first one had a message in front:
+  //
+  //   (Worker pid=7) Exception in worker: Traceback (most recent call last):
+  //   (Worker pid=7)   File "train.py", line 12, in <module>
+  void continue_traceback(std::string_view text, Rank rank) {
+    if (!opened_ || opened_->first != rank) return;
+    // A line of another process, whose own label is known.
+    const std::string_view known = labels_.of(text);
+    if (!opened_->second.starts_with(known)) return;
+    const std::string before = std::exchange(opened_, std::nullopt)->second;
+    if (known == before) return;
+    const std::size_t frame = text.find("  File \"");
+    if (frame == kNpos || frame > TracebackLabels::kLongest) return;
+    // What was taken for the label is none.
+    const auto wrong = streams_.find({rank, before});
+    if (wrong != streams_.end()) {
+      if (wrong->second.goes_on(rank)) --going_on_;
+      wrong->second.exceptions = {};
+      if (wrong->second.goes_on(rank)) ++going_on_;
+    }
+    labels_.remove(before);
+    labels_.add(text.substr(0, frame));
+    Stream& stream = streams_[{rank, std::string(text.substr(0, frame))}];
+    if (stream.goes_on(rank)) --going_on_;
+    stream.exceptions.take(ExceptionReader::kTraceback);
+    stream.who = place_named_by(before);
+    if (stream.goes_on(rank)) ++going_on_;
   }
 
   // "(WorkerDict pid=833, ip=172.26.153.33) ": the process that Ray's label names.
@@ -224,6 +284,54 @@ class RankLogReader {
     return true;
   }
 
+  // What HCCL says behind an exception: "EI0002: … The wait execution of the Notify register times
+  // out".
+  bool take_hccl(Stream& stream, std::string_view text) {
+    if (!stream.exception || !trimmed(text).starts_with(kOfHccl)) return false;
+    RankNote& note = out_.notes[*stream.exception];
+    const std::string_view reason = trimmed(text);
+    if (note.text.size() + 2 < RankNote::kLongest)
+      note.text += fmt::format("; {}", reason.substr(0, RankNote::kLongest - note.text.size() - 2));
+    if (note.ends() && mentions_a_peer(reason)) note.kind = NoteKind::peer_lost;
+    return true;
+  }
+
+  // What DistributedDataParallel says behind its exception: the parameters' names, if
+  // TORCH_DISTRIBUTED_DEBUG is set, and their numbers. Processes whose output is mixed write
+  // several, each for its rank.
+  bool take_without_gradient(Rank rank, std::string_view text) {
+    const std::size_t at = text.find(kWithoutGradient);
+    if (at == kNpos) return false;
+    const auto number = number_after(text.substr(at), kWithoutGradient);
+    const std::size_t colon = text.find(": ", at);
+    if (!number || !is_possible_rank(*number, kMaxWorldSize) || colon == kNpos) return true;
+    const Rank of = rank.value != kNone ? rank : Rank(static_cast<std::int32_t>(*number));
+    const std::string_view list = trimmed(text.substr(colon + 2));
+    RankNote* note = nullptr;
+    for (RankNote& known : out_.notes) {
+      if (!mentions_unused_parameters(known.text)) continue;
+      if (known.rank == of) note = &known;
+      if (known.rank.value == kNone && note == nullptr) note = &known;
+    }
+    if (note == nullptr) {
+      const auto added = add(NoteKind::exception, of, kUnused);
+      if (!added) return true;
+      note = &out_.notes[*added];
+    }
+    note->rank = of;
+    const bool are_numbers = text.substr(0, at).ends_with("indices which ");
+    if (note->text.find(kWithout) == std::string::npos)
+      note->text = fmt::format("{}{}", kUnused, kWithout);
+    else
+      note->text += ", ";
+    note->text += fmt::format("{}{}", are_numbers ? "number " : "", list);
+    if (note->text.size() > RankNote::kLongest) note->text.resize(RankNote::kLongest);
+    return true;
+  }
+  static constexpr std::string_view kUnused =
+      "RuntimeError: Expected to have finished reduction in the prior iteration";
+  static constexpr std::string_view kWithout = "; without gradient: ";
+
   bool take_exception(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
     const ExceptionReader::Taken taken = stream.exceptions.take(text);
     // A thread's exception does not end the process.
@@ -248,7 +356,9 @@ class RankLogReader {
     LoggedProcess process = process_of_label();
     if (gpu != kNpos && kind == NoteKind::out_of_memory)
       process.gpu = gpu_index(number_after(text.substr(gpu), ". GPU ").value_or(kNone));
-    const auto note = add(kind, rank, text, process);
+    const std::string who = std::exchange(stream.who, {});
+    const auto note = add(
+        kind, rank, who.empty() ? std::string(text) : fmt::format("{}: {}", who, text), process);
     if (note) stream.exception = note;
   }
 
@@ -260,6 +370,11 @@ class RankLogReader {
       add(xid->kind, Rank(kNone), xid->text, {.pid = xid->pid});
       return true;
     }
+    if (const auto fault = gpus_.take(text)) {
+      add(fault->kind, rank, fault->text);
+      return true;
+    }
+    if (take_without_gradient(rank, text)) return true;
     if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
     for (const std::string_view sign : kCrashes) {
       if (!contains_text(text, sign)) continue;
@@ -273,6 +388,10 @@ class RankLogReader {
   bool take_nccl(Stream& stream, Rank rank, std::string_view text) {
     if (const std::size_t at = text.find(kStuckWatchdog); at != kNpos) {
       add(NoteKind::watchdog, rank, text.substr(at, text.find(". ", at) - at));
+      return true;
+    }
+    if (const std::size_t at = text.find(kStoreLost); at != kNpos) {
+      add(NoteKind::peer_lost, rank, text.substr(at));
       return true;
     }
     if (const std::size_t at = text.find(kAsyncError); at != kNpos) {
@@ -305,9 +424,9 @@ class RankLogReader {
   // Of a launcher's lines the first says what failed; the others may be what it ended then.
   bool take_launcher(const LauncherLine& line) {
     const bool first = !line.ends_others || !std::exchange(others_end_, line.ends_others);
-    NoteKind kind = first ? line.kind : NoteKind::peer_lost;
+    NoteKind kind = first ? line.kind : NoteKind::ended;
     // Exit codes of all at once, or a killed step, show no rank that failed first.
-    if (line.tasks.size() > 1 && kind == NoteKind::killed) kind = NoteKind::peer_lost;
+    if (line.tasks.size() > 1 && kind == NoteKind::killed) kind = NoteKind::ended;
     if (first && line.exit_code.value_or(0) != 0 && line.tasks.size() == 1)
       raised_first_ = line.tasks[0];
     // torchrun's summary follows, and names the rank.
@@ -315,6 +434,13 @@ class RankLogReader {
       if (!failed_process_) {
         failed_process_.emplace(FailedProcess{kind, line.pid, std::string(line.text), number_});
       }
+      return true;
+    }
+    // A process that its own watchdog ended.
+    const auto known = rank_of_pid_.find(line.pid);
+    if (line.tasks.empty() && known != rank_of_pid_.end()) {
+      if (timed_out_.contains(known->second)) kind = NoteKind::ended;
+      add(kind, known->second, line.text, {.pid = line.pid, .host = line.host});
       return true;
     }
     is_task_ = true;
@@ -375,8 +501,13 @@ class RankLogReader {
   std::map<std::tuple<Rank, std::int64_t, NoteKind>, std::size_t> counts_;
   std::size_t going_on_ = 0;  // streams that do
   TracebackLabels labels_;
-  std::string_view label_;            // of the current line
-  std::string plain_;                 // the current line, where it had colours
+  // What stood before the first line of a traceback, until the next line of that rank.
+  std::optional<std::pair<Rank, std::string>> opened_;
+  GpuLines gpus_;
+  DeadActor actor_;
+  std::string_view label_;  // of the current line
+  std::string plain_;       // the current line, where it had colours
+  std::map<std::int64_t, Rank> rank_of_pid_;
   std::set<Rank> timed_out_;          // ranks whose watchdog ended their calls
   std::set<Rank> tasks_;              // by the labels of lines
   bool is_task_ = false;              // the rank of the current line is a task of a launcher
@@ -404,14 +535,17 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
   const std::string_view head = bytes.substr(0, kHead);
   if (head.empty() || head.find('\0') != kNpos) return false;
   if ((head.front() == '{' && !is_docker_log(head)) || head.front() == '[') {
-    // JSON, unless it is a line's prefix ("[rank0]:", "[2024-…").
+    // JSON, unless it is a line's prefix ("[rank0]:", "[2024-…") or what Python prints of a dict
+    // ("{'loss': 0.5}").
     const std::size_t second = head.find_first_not_of(" \t\r\n", 1);
-    if (head.front() == '{' || second == kNpos || head[second] == '{') return false;
+    const bool is_dict = second != kNpos && head[second] == '\'';
+    if ((head.front() == '{' && !is_dict) || second == kNpos || head[second] == '{') return false;
   }
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, kStuckWatchdog, kAsyncError,
        "watchdog thread terminated with exception", kNcclWarning, "Watchdog caught collective",
-       kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)"});
+       kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)",
+       kStoreLost, kWithoutGradient, GpuLines::kException, GpuLines::kAccess, GpuLines::kLost});
   const bool has_sign =
       sample_of(bytes).any([](std::string_view text) { return search.occurs_in(text); });
   if (has_sign) return true;

@@ -41,7 +41,7 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
   // (SIGABRT): only the first failure is the cause.
   out.kind = code == -11 || code == -7 ? RankNote::Kind::crashed
              : code == -9 && present_  ? RankNote::Kind::killed
-                                       : RankNote::Kind::peer_lost;
+                                       : RankNote::Kind::ended;
   out.host = std::exchange(host_, {});
   out.text =
       fmt::format("{}by torchrun: exit code {}", present_ ? "the first failure, " : "", code);

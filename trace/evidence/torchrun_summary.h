@@ -32,7 +32,7 @@ class TorchrunSummary {
  public:
   // A rank that failed.
   struct Failure {
-    RankNote::Kind kind = RankNote::Kind::peer_lost;
+    RankNote::Kind kind = RankNote::Kind::ended;
     Rank rank{kNone};
     std::int64_t pid = kNone;
     std::string host, text;

@@ -19,6 +19,8 @@ const std::string kLoggedTraceback =
     "    main()\n"
     "ValueError: no more batches\n";
 
+std::string read_log(const std::string& text) { return notes_of(rank_log_source(), text); }
+
 std::string prefixed(int rank, const std::string& text) {
   std::string out;
   std::size_t at = 0;
@@ -66,6 +68,147 @@ TEST(RankLog, AMessageOfSeveralLinesIsNoOutputAfterIt) {
                                "\tMissing key(s) in state_dict: \"a\".\n",
                        Rank(3)),
               HasSubstr("rank 3 exception @3"));
+}
+
+// A message may stand in front of a traceback, with the process' label before it or without one.
+TEST(RankLog, AMessageBeforeATracebackHidesNothing) {
+  const auto labelled = [](const std::string& label, const std::string& message) {
+    return label + message + "Traceback (most recent call last):\n" + label +
+           "  File \"a.py\", line 1, in f\n" + label + "KeyError: 'x'\n";
+  };
+  EXPECT_EQ(read_log(labelled("(W pid=7) ERROR 07-24 08:26:01 worker.py:226] ",
+                              "Exception in worker W while processing method init: ")),
+            "some rank pid 7 exception @3: KeyError: 'x'");
+  EXPECT_EQ(read_log(labelled("",
+                              "  4%|\xE2\x96\x8D | 1/23 [00:07, 7.2s/it][2025-01-29 08:52:51 "
+                              "DP0 TP5] Scheduler hit an exception: ")),
+            "some rank exception @3: DP0 TP5: KeyError: 'x'");
+  EXPECT_EQ(read_log(labelled("", "Error, Traceback (most recent call last) follows: ") +
+                     labelled("(W pid=7) ", "")),
+            "some rank exception @3: KeyError: 'x'\nsome rank pid 7 exception @6: KeyError: 'x'");
+  EXPECT_EQ(read_log("a hint: Traceback (most recent call last):\nstep 4\nKeyError: 'x'\n"), "")
+      << "no frame follows";
+}
+
+TEST(RankLog, MpirunMayWriteTheTimeBeforeItsLabel) {
+  EXPECT_EQ(
+      read_log("Fri Aug 11 12:31:45 2023[1,3]<stdout>:node1:185:188 [3] transport.cc:154 NCCL "
+               "WARN Cuda failure 'invalid argument'\n"),
+      "rank 3 pid 185 on node1 GPU 3 NCCL warning @1: NCCL WARN Cuda failure 'invalid "
+      "argument'");
+}
+
+TEST(RankLog, ATimeBeforeNcclsLineIsNoProcess) {
+  EXPECT_EQ(
+      read_log("2025-11-24T03:20:21.001Z [2025-11-24 11:20:21] node7 [5] misc/socket.cc:46 "
+               "NCCL WARN Call to send to 10.0.0.9<5290> failed : Connection reset by peer\n"),
+      "some rank NCCL warning @1: NCCL WARN Call to send to 10.0.0.9<5290> failed : "
+      "Connection reset by peer");
+}
+
+// DistributedDataParallel names rank and parameters in further lines.
+TEST(RankLog, ParametersWithoutGradientAreTold) {
+  const std::string begin = "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n";
+  const std::string unused =
+      "RuntimeError: Expected to have finished reduction in the prior iteration before starting a "
+      "new one. This error indicates that your module has parameters that were not used, and by \n"
+      "making sure all `forward` function outputs participate in calculating loss. \n"
+      "If you already have done the above, then it was not able to locate the output tensors.\n";
+  const auto told = [](int rank, const std::string& list) {
+    return "Parameter indices which did not receive grad for rank " + std::to_string(rank) + ": " +
+           list + "\n";
+  };
+  EXPECT_EQ(
+      read_log(begin + unused + "Parameters which did not receive grad for rank 3: a.w, a.b\n" +
+               told(3, "6 7 ")),
+      "rank 3 exception @3: RuntimeError: Expected to have finished reduction in the prior "
+      "iteration; without gradient: a.w, a.b, number 6 7");
+  EXPECT_EQ(notes_of(rank_log_source(), begin + unused + told(0, "6"), Rank(5)),
+            "rank 5 exception @3: RuntimeError: Expected to have finished reduction in the prior "
+            "iteration; without gradient: number 6")
+      << "the lines of its message are no output after it";
+  // Two processes wrote at once.
+  EXPECT_EQ(read_log(begin + unused + told(2, "6") + told(3, "7")),
+            "rank 2 exception @3: RuntimeError: Expected to have finished reduction in the prior "
+            "iteration; without gradient: number 6\n"
+            "rank 3 exception @7: RuntimeError: Expected to have finished reduction in the prior "
+            "iteration; without gradient: number 7");
+}
+
+// HCCL says in a further line that a peer did not come.
+TEST(RankLog, HcclsTimeoutsAreNobodysFault) {
+  const std::string begin =
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1, in f\n"
+      "[rank1]: RuntimeError: OPS function error: HcclAllreduce, error code is 6\n"
+      "[rank1]: [ERROR] 2025-04-08-18:07:20 (PID:129, Device:1, RankID:1) ERR01100 OPS failed.\n";
+  EXPECT_THAT(read_log(begin + "[rank1]: EI0006: [PID: 129] Getting socket times out.\n"),
+              HasSubstr("rank 1 lost a peer @3"));
+  EXPECT_THAT(read_log(begin + "[rank1]: EI0003: The parameter is invalid.\n"),
+              HasSubstr("rank 1 exception @3"));
+}
+
+TEST(RankLog, NamesTheProcessOfWhatFollows) {
+  EXPECT_EQ(read_log("Process SpawnProcess-3:\n" + kLoggedTraceback),
+            "some rank exception @5: SpawnProcess-3: ValueError: no more batches");
+  EXPECT_EQ(read_log("\n-- Process 5 terminated with the following error:\n" + kLoggedTraceback),
+            "some rank exception @6: process 5: ValueError: no more batches");
+  EXPECT_EQ(read_log("Process is ready:\n" + kLoggedTraceback),
+            "some rank exception @5: ValueError: no more batches");
+}
+
+TEST(RankLog, RaySaysWhichActorDied) {
+  const std::string died =
+      "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+      "        class_name: W\n        pid: 876\n        name: W_0:3\n        ip: 10.2.5.1\n"
+      "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n";
+  EXPECT_EQ(read_log("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n" + died),
+            "some rank lost a peer @3: ray.exceptions.ActorDiedError: The actor died unexpectedly "
+            "before finishing this task.\n"
+            "some rank pid 876 on 10.2.5.1 killed @8: actor W_0:3: its worker process has died");
+}
+
+// Ray sees a worker die that its own watchdog ended.
+TEST(RankLog, AWorkerThatItsWatchdogEndedWasNotKilled) {
+  const auto log = [](int pid) {
+    return "(W pid=90) [rank3]:[E814] [Rank 3] Watchdog caught collective operation timeout: "
+           "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=5, NumelOut=5, Timeout(ms)=600000) ran "
+           "for "
+           "600013 milliseconds before timing out.\n(raylet) A worker died or was killed while "
+           "executing a task. Worker PID: " +
+           std::to_string(pid) + " Worker exit type: SYSTEM_ERROR\n";
+  };
+  EXPECT_THAT(read_log(log(90)), HasSubstr("rank 3 pid 90 ended @2"));
+  EXPECT_THAT(read_log(log(91)), HasSubstr("some rank pid 91 killed @2"));
+}
+
+TEST(RankLog, GpusThatFailWithoutAnXid) {
+  EXPECT_EQ(read_log("366/903 [5:15:39]HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU "
+                     "Hang\n"),
+            "some rank GPU fault @1: HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU "
+            "Hang");
+  EXPECT_EQ(read_log("[ 1843.3] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+                     "               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+                     "               NVRM: fallen off the bus and is not responding.\n"),
+            "some rank GPU fault @3: GPU 0000:b3:00.0 has fallen off the bus");
+  EXPECT_EQ(read_log("[ 1.2] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+                     "       NVRM: (PCI ID: 10de:26b5) is not supported by open modules\n" +
+                     kLoggedTraceback),
+            "some rank exception @6: ValueError: no more batches");
+}
+
+TEST(RankLog, AStoreThatEndedIsALostPeer) {
+  EXPECT_EQ(
+      read_log("[rank1]:[W1229 ProcessGroupNCCL.cpp:1662] [PG ID 0 PG GUID 0 Rank 1] Failed to "
+               "check the \"should dump\" flag on TCPStore, (maybe TCPStore server has shut "
+               "down too early), with error: Broken pipe\n"),
+      "rank 1 lost a peer @1: Failed to check the \"should dump\" flag on TCPStore, (maybe "
+      "TCPStore server has shut down too early), with error: Broken pipe");
+}
+
+// What Python prints of a dict is no JSON.
+TEST(RankLog, ALogMayBeginWithADict) {
+  EXPECT_TRUE(rank_log_source().recognises("{'loss': 0.45}\n" + kLoggedTraceback, "train"));
+  EXPECT_FALSE(rank_log_source().recognises("{\"loss\": 0.45}\n" + kLoggedTraceback, "train"));
 }
 
 TEST(RankLog, OfAChainTheLastOneCounts) {
@@ -139,7 +282,7 @@ TEST(RankLog, TorchrunsSummaryNamesTheFirstFailure) {
       "  exitcode  : -9 (pid: 103)\n"
       "  traceback : Signal 9 (SIGKILL) received by PID 103\n";
   const std::string notes = notes_of(rank_log_source(), summary);
-  EXPECT_THAT(notes, HasSubstr("rank 0 pid 100 on node1 lost a peer"));
+  EXPECT_THAT(notes, HasSubstr("rank 0 pid 100 on node1 ended"));
   EXPECT_THAT(notes, HasSubstr("rank 3 pid 103 killed @15: the first failure, by torchrun"));
 }
 
@@ -195,8 +338,6 @@ std::string labelled(const std::string& label, const std::string& text) {
   return out;
 }
 
-std::string read_log(const std::string& text) { return notes_of(rank_log_source(), text); }
-
 TEST(RankLog, LaunchersLabelLinesWithRanks) {
   const std::string raised = "rank 3 exception @4: ValueError: no more batches";
   EXPECT_EQ(read_log(labelled("3: ", kLoggedTraceback)), raised);
@@ -230,7 +371,7 @@ TEST(RankLog, ATaskThatStartsRanksIsNoRank) {
   EXPECT_EQ(read_log(labelled("1: [rank9]: ", kLoggedTraceback) +
                      "srun: error: n1: task 1: Exited with exit code 1\n"),
             "rank 9 exception @4: ValueError: no more batches\n"
-            "some rank on n1 lost a peer @5: srun: error: n1: task 1: Exited with exit code 1");
+            "some rank on n1 ended @5: srun: error: n1: task 1: Exited with exit code 1");
   EXPECT_EQ(
       read_log("1: Traceback (most recent call last):\n"
                "1:   File \"/x/torch/multiprocessing/spawn.py\", line 1, in spawn\n"
@@ -280,9 +421,9 @@ TEST(RankLog, SlurmSaysWhichTaskFailedFirst) {
       "some rank out of memory @1: slurmstepd: error: Detected 1 oom_kill event in "
       "StepId=12.0. Some of the step tasks have been OOM Killed.\n"
       "rank 3 on node7 out of memory @2: srun: error: node7: task 3: Out Of Memory\n"
-      "rank 0 on node1 lost a peer @3: srun: error: node1: tasks 0-2: Killed\n"
-      "rank 1 on node1 lost a peer @3: srun: error: node1: tasks 0-2: Killed\n"
-      "rank 2 on node1 lost a peer @3: srun: error: node1: tasks 0-2: Killed");
+      "rank 0 on node1 ended @3: srun: error: node1: tasks 0-2: Killed\n"
+      "rank 1 on node1 ended @3: srun: error: node1: tasks 0-2: Killed\n"
+      "rank 2 on node1 ended @3: srun: error: node1: tasks 0-2: Killed");
   EXPECT_THAT(read_log("srun: error: node7: task 3: Segmentation fault (core dumped)\n"),
               HasSubstr("rank 3 on node7 crashed"));
   EXPECT_THAT(read_log(kLoggedTraceback + "srun: error: node7: task 3: Exited with exit code 1\n"),
@@ -291,7 +432,7 @@ TEST(RankLog, SlurmSaysWhichTaskFailedFirst) {
       "slurmstepd: error: *** JOB 47 ON n1 CANCELLED AT 2025-01-01T00:00:00 DUE TO TIME LIMIT "
       "***\nsrun: error: n1: task 3: Killed\n");
   EXPECT_THAT(limit, HasSubstr("some rank killed @1"));
-  EXPECT_THAT(limit, HasSubstr("rank 3 on n1 lost a peer")) << "with all others";
+  EXPECT_THAT(limit, HasSubstr("rank 3 on n1 ended")) << "with all others";
 }
 
 TEST(RankLog, MpirunSaysWhichRankFailedFirst) {

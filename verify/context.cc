@@ -261,7 +261,7 @@ std::string last_seen(const Context& context, std::uint32_t rank) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   // A dump of open calls alone does not hold those that completed.
   if (trace.calls.empty())
-    return trace.snapshot ? "its dump holds no open call" : "it issued no call at all";
+    return trace.snapshot ? "its dump holds no open call" : "no call of it was recorded";
   const CallRef last{rank, static_cast<std::uint32_t>(trace.calls.size() - 1)};
   return fmt::format("its last call was {} ({})", context.describe_call(last),
                      context.describe_location(last, context.call(last).seq));

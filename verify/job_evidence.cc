@@ -10,8 +10,10 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/evidence/exceptions.h"
 #include "trace/run.h"
 #include "verify/context.h"
+#include "verify/first_cause.h"
 
 namespace lockstep::verify {
 
@@ -73,7 +75,9 @@ std::string describe_note(const trace::RankNote& note) {
   std::string text = printable(note.text.substr(0, kTextShown));
   if (note.text.size() > kTextShown) text += " …";
   return fmt::format("; {}, {}: {} ({})",
-                     note.rank.value == trace::kNone ? "some rank" : describe_ranks({note.rank}),
+                     note.rank.value == trace::kNone && note.pid == trace::kNone
+                         ? "some rank"
+                         : describe_subject(note),
                      trace::to_string(note.kind), text, printable(note.location.str()));
 }
 
@@ -155,9 +159,16 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
   constexpr std::size_t kTextShown = 200;
   const trace::RankNote& first = *ends.front();
   // A signal does not show who sent it, or why: scancel, or the kernel that ran out of memory.
-  Finding f = make_finding(first.kind == NoteKind::killed      ? RuleId::rank_killed
-                           : first.kind == NoteKind::gpu_fault ? RuleId::device_stall
-                                                               : RuleId::rank_exception);
+  Finding f =
+      make_finding(first.kind == NoteKind::killed                  ? RuleId::rank_killed
+                   : first.kind == NoteKind::gpu_fault             ? RuleId::device_stall
+                   : trace::mentions_unused_parameters(first.text) ? RuleId::unused_parameter
+                                                                   : RuleId::rank_exception);
+  if (f.rule == RuleId::rank_exception) {
+    Advice advice = advice_about(first.text, first.host);
+    if (!advice.fix.empty()) f.fix = std::move(advice.fix);
+    f.next = std::move(advice.next);
+  }
   for (const trace::RankNote* note : ends) f.ranks.push_back(note->rank);
   std::string text = printable(first.text);
   if (text.size() > kTextShown) text = printable(text.substr(0, kTextShown)) + " …";
@@ -242,6 +253,7 @@ void add_job_evidence(const trace::Run& run, Report& report) {
   if (const std::vector<const trace::RankNote*> left = notes.left(); !left.empty()) {
     report.findings.push_back(note_others(left));
   }
+  tell_first_cause(run, report);
 }
 
 }  // namespace lockstep::verify

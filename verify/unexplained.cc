@@ -150,7 +150,7 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, OpenQuestions& q
 }  // namespace
 
 bool has_silent_members(const Context& context) {
-  return !knows_world_size(context.run) &&
+  return !knows_all_ranks(context.run) &&
          std::any_of(context.groups.begin(), context.groups.end(),
                      [](const GroupStreams& group) { return !group.declared; });
 }

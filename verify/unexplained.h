@@ -11,8 +11,8 @@
 
 namespace lockstep::verify {
 
-// Whether there may be ranks that nothing names: no trace knows the size of the job, and of a group
-// only the members are known that the traces show (the watchdog's messages). O(ranks + groups).
+// Whether there may be members that nothing names: not all ranks of the job are known, and of a
+// group only the members are that the traces show (the watchdog's messages). O(ranks + groups).
 bool has_silent_members(const Context& context);
 
 // Where the ranks stand if they hang where their traces end. Only for traces that just end and hold

@@ -41,12 +41,6 @@ Steps steps_of(const Context& context, const std::vector<std::uint32_t>& ranks) 
   return out;
 }
 
-// DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
-bool mentions_unused_parameters(const std::string& text) {
-  return text.find("Expected to have finished reduction in the prior iteration") !=
-         std::string::npos;
-}
-
 std::size_t ranks_of_job(const Context& context) {
   return static_cast<std::size_t>(context.run.world_size);
 }
@@ -241,7 +235,7 @@ Exceptions sort_exceptions(const Context& context) {
 
 RuleId rule_of_exception(const Context& context, std::uint32_t rank) {
   const auto& marks = context.run.ranks[rank].exceptions;
-  const bool unused = !marks.empty() && mentions_unused_parameters(marks.back().what);
+  const bool unused = !marks.empty() && trace::mentions_unused_parameters(marks.back().what);
   return unused ? RuleId::unused_parameter : RuleId::rank_exception;
 }
 

@@ -99,10 +99,10 @@ class WaitPoints {
   }
 
   // Whether a member that no trace mentions may have never come: nothing tells the members of the
-  // group, and the source does not even know how many ranks the job has (the watchdog's messages).
+  // group, and not all ranks of the job are known (the watchdog's messages).
   bool may_be_silent(std::uint32_t g, CollectiveInstance instance) const {
     return !at_.groups()[g].declared && !at_.completed_somewhere(instance) &&
-           !knows_world_size(at_.run());
+           !knows_all_ranks(at_.run());
   }
 
   // One of the ranks that did not use the group may be a member.

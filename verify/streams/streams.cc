@@ -288,6 +288,10 @@ bool knows_world_size(const trace::Run& run) {
   });
 }
 
+bool knows_all_ranks(const trace::Run& run) {
+  return knows_world_size(run) && std::ssize(run.ranks) >= run.world_size;
+}
+
 std::vector<GroupStreams> group_streams(const trace::Run& run) {
   std::vector<std::vector<Stream>> collected = collect_streams(run);
   const std::vector<trace::RankList> members = members_by_group(run);

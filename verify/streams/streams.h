@@ -55,6 +55,9 @@ const Stream* stream_of(const GroupStreams& group, std::uint32_t rank);
 
 // Whether a trace knows the size of the job. The watchdog's messages do not. O(ranks).
 bool knows_world_size(const trace::Run& run);
+// Whether the size is known, and each rank has a trace: of a group that nobody declared, a rank
+// without one may be a member.
+bool knows_all_ranks(const trace::Run& run);
 
 // All groups that a rank declared or issued a collective in, sorted by name.
 // O(calls + members of all groups · log): one pass over memberships and calls serves all groups.

@@ -1,0 +1,129 @@
+// Which of the reports about a job without recorded calls stands first.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/run.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Kind = trace::RankNote::Kind;
+
+struct Told {
+  Kind kind;
+  int rank;  // -1: not known
+  std::string text;
+  std::string host = {};
+};
+
+// The notes are of one file, a line each.
+Report report_of(const std::vector<Told>& notes) {
+  trace::Run run;
+  int line = 0;
+  for (const Told& note : notes) {
+    const trace::Rank rank(note.rank);
+    run.notes.push_back(
+        {note.kind, rank, trace::kNone, note.text, {"job.log", ++line}, note.host, trace::kNone});
+    run.world_size = std::max(run.world_size, note.rank + 1);
+  }
+  std::stable_sort(run.notes.begin(), run.notes.end(),
+                   [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return verify(run);
+}
+
+// Headline and next command.
+std::string first_cause(const std::vector<Told>& notes) {
+  const Report report = report_of(notes);
+  if (report.findings.empty()) return "";
+  const Finding& first = report.findings.front();
+  return first.next.empty() ? first.headline : fmt::format("{} | {}", first.headline, first.next);
+}
+
+const Told kTimeout{Kind::watchdog, 1,
+                    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, "
+                    "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600001 milliseconds"};
+const Told kClosed{Kind::peer_lost, 2, "RuntimeError: Connection closed by peer [10.0.0.4]:8021"};
+const Told kEnded{Kind::ended, 1, "the first failure, by torchrun: exit code -6"};
+
+TEST(FirstCause, ADefectiveGpuExplainsTheRest) {
+  const Told ecc{Kind::exception, -1, "RuntimeError: CUDA error: uncorrectable ECC error", "node4"};
+  const Told raised{Kind::exception, -1, "ValueError: x"};
+  EXPECT_EQ(first_cause({kTimeout, kClosed, raised, ecc, kEnded}),
+            "a rank on node4 that the log does not name raised an exception: RuntimeError: CUDA "
+            "error: uncorrectable ECC error (job.log:4) | ssh node4 nvidia-smi -q -d "
+            "ECC,ROW_REMAPPER");
+  EXPECT_EQ(report_of({kTimeout, ecc}).verdict, Verdict::inconclusive) << "who it was is unknown";
+}
+
+TEST(FirstCause, OfEqualReportsTheFirstCounts) {
+  const Told a{Kind::exception, -1, "OSError: a"};
+  const Told b{Kind::out_of_memory, -1, "MemoryError: b"};
+  EXPECT_THAT(first_cause({kClosed, a, b}), HasSubstr("OSError: a (job.log:2)"));
+  EXPECT_THAT(first_cause({kClosed, b, a}), HasSubstr("ran out of memory: MemoryError: b"));
+}
+
+TEST(FirstCause, NcclsOwnWarningComesBeforeWhatFollowsFromIt) {
+  const Told fails{Kind::exception, -1, "RuntimeError: NCCL Error 1: unhandled cuda error"};
+  const Told memory{Kind::nccl_warning, -1, "NCCL WARN Cuda failure 'out of memory'"};
+  const Told closed{Kind::nccl_warning, -1,
+                    "NCCL WARN socketProgress: Connection closed by remote peer node2<42830>"};
+  EXPECT_THAT(first_cause({closed, fails, memory}), HasSubstr("Cuda failure 'out of memory'"));
+  EXPECT_THAT(first_cause({closed, fails}), HasSubstr("| export NCCL_DEBUG=INFO"));
+  EXPECT_EQ(first_cause({closed}),
+            "a rank that the log does not name lost the connection to node2: a process there ended "
+            "first, or the network failed (job.log:1) | ssh node2 dmesg -T");
+  const Told shell{Kind::nccl_warning, -1, "Connection closed by remote peer $(reboot)<1>"};
+  EXPECT_THAT(first_cause({shell}), Not(HasSubstr("ssh")));
+}
+
+TEST(FirstCause, WhoDidNotComeIsTold) {
+  const auto waits = [](int rank) {
+    return Told{Kind::peer_lost, rank,
+                fmt::format("DistBackendError: [{}] is setting up NCCL communicator and retrieving "
+                            "ncclUniqueId from [0] via c10d key-value store by key '0', but got "
+                            "error: Socket Timeout",
+                            rank)};
+  };
+  EXPECT_EQ(first_cause({waits(1), waits(2), waits(3)}),
+            "ranks 1-3 waited for rank 0 of their group, which did not come to the group's first "
+            "call");
+  EXPECT_EQ(first_cause({{Kind::peer_lost, 0,
+                          "RuntimeError: Timed out initializing process group in store based "
+                          "barrier on rank: 0, for key: k:1 (world_size=2, worker_count=1)"}}),
+            "rank 0 waited for the other ranks to start: 1 of 2 came");
+}
+
+TEST(FirstCause, TimeoutsNameThoseWhoWroteNothing) {
+  std::vector<Told> notes;
+  for (const int rank : {1, 2, 3}) {
+    notes.push_back(kTimeout);
+    notes.back().rank = rank;
+  }
+  EXPECT_THAT(first_cause(notes),
+              HasSubstr("ranks 1-3 gave up waiting in ALLREDUCE (call 12); rank 0 wrote nothing"));
+  EXPECT_THAT(first_cause({notes[2]}), HasSubstr("the log does not show who did not come"));
+}
+
+TEST(FirstCause, AnErrorThatNamesARankNeedsNone) {
+  const Report report = report_of({{Kind::exception, 1, "ValueError: x"},
+                                   {Kind::nccl_warning, -1, "NCCL WARN Cuda failure 'a'"}});
+  EXPECT_EQ(report.verdict, Verdict::findings);
+  for (const Finding& f : report.findings) EXPECT_EQ(f.headline, "");
+}
+
+TEST(FirstCause, WhatSaysNothingOfAnEndIsNoCause) {
+  EXPECT_EQ(first_cause({{Kind::stack, 1, "in all_reduce"}, {Kind::caught, 2, "ValueError: x"}}),
+            "");
+}
+
+}  // namespace
+}  // namespace lockstep::verify

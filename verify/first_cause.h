@@ -1,0 +1,36 @@
+// Of a job of which logs alone are left: the report that most likely explains the others.
+//
+// Most lines about a failed job are consequences: watchdogs give up, connections close, launchers
+// end the rest. So notes are ranked by what they can be: a defective GPU, then memory, crashes and
+// exceptions, then a signal from outside, then what NCCL warns of; and only then those that follow
+// from another rank's end, which still tell whom they waited for. Of equal notes the first in its
+// file counts.
+#pragma once
+
+#include <string>
+
+#include "verify/report.h"
+
+namespace lockstep::trace {
+struct Run;
+struct RankNote;
+}  // namespace lockstep::trace
+
+namespace lockstep::verify {
+
+// What to do about an end for that reason.
+struct Advice {
+  std::string fix;   // a sentence; empty: the rule's own
+  std::string next;  // a shell command; empty: none
+};
+// `text`: the exception, or what the launcher said.
+Advice advice_about(std::string_view text, const std::string& host);
+
+// "rank 3", "process 71 on node4", "a rank that the log does not name".
+std::string describe_subject(const trace::RankNote& note);
+
+// Gives the report a headline, where no finding has one and none names a cause: to the finding that
+// shows the note that explains most. O(notes · findings).
+void tell_first_cause(const trace::Run& run, Report& report);
+
+}  // namespace lockstep::verify

@@ -147,7 +147,7 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
   std::vector<trace::Rank> silent;
   std::set_difference(missing.begin(), missing.end(), ranks.begin(), ranks.end(),
                       std::back_inserter(silent));
-  const bool few_are_silent = !silent.empty() && silent.size() < ranks.size();
+  const bool few_are_silent = !silent.empty() && silent.size() <= ranks.size();
   return fmt::format(
       "{} gave up waiting in {}{}; {}",
       note.rank.value == trace::kNone ? describe_subject(note) : describe_ranks(ranks),

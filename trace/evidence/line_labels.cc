@@ -20,8 +20,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 std::size_t end_of_escape(std::string_view text, std::size_t at) {
   if (at + 1 >= text.size() || text[at + 1] != '[') return at + 1;
   std::size_t end = at + 2;
-  while (end < text.size() && (text[end] < '@' || text[end] > '~')) ++end;
-  return std::min(end + 1, text.size());
+  while (end < text.size() && text[end] != '\n' && (text[end] < '@' || text[end] > '~')) ++end;
+  return end < text.size() && text[end] == '\n' ? end : std::min(end + 1, text.size());
 }
 
 // Without "2025-01-31T12:37:42.149692541Z ", and without what containerd writes behind it: "stderr
@@ -127,17 +127,20 @@ std::string_view plain_text(std::string_view line, std::string& buffer) {
     return buffer;
   }
   if (line.find('\x1b') != kNpos) {
-    buffer.clear();
-    for (std::size_t at = 0; at < line.size();) {
-      if (line[at] == '\x1b') {
-        at = end_of_escape(line, at);
-      } else {
-        buffer += line[at++];
-      }
-    }
+    buffer = without_escapes(line);
     line = buffer;
   }
   return after_timestamp(line);
+}
+
+std::string without_escapes(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t escape = std::min(text.find('\x1b', at), text.size());
+    out += text.substr(at, escape - at);
+    at = escape == text.size() ? escape : end_of_escape(text, escape);
+  }
+  return out;
 }
 
 std::string_view after_rank(std::string_view line) {

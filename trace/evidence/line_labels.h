@@ -28,6 +28,9 @@ std::string_view plain_text(std::string_view line, std::string& buffer);
 // Whether a file begins with such a line of Docker's.
 bool is_docker_log(std::string_view bytes);
 
+// A text without colours and other escapes of terminals.
+std::string without_escapes(std::string_view text);
+
 // What stands behind PyTorch's prefix: of "[rank1]: ValueError" and "[rank1]:[E709 …" the rest, of
 // other lines all.
 std::string_view after_rank(std::string_view line);

@@ -121,10 +121,19 @@ class RankLogReader {
 
   FileEvidence read() {
     LogLines lines(file_.bytes);
+    std::string wrapped;
     while (const auto line = lines.next()) {
       number_ = lines.number();
-      take(plain_text(*line, plain_));
+      const std::string_view plain = plain_text(*line, plain_);
+      if (is_wrapped_watchdog_line(plain)) {
+        wrapped = plain;
+      } else if (!wrapped.empty()) {
+        take(fmt::format("{} {}", std::exchange(wrapped, {}), plain));
+      } else {
+        take(plain);
+      }
     }
+    if (!wrapped.empty()) take(wrapped);
     add_failed_process();
     drop_task_numbers();
     name_first_failure();

@@ -124,6 +124,12 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
   return out;
 }
 
+bool is_wrapped_watchdog_line(std::string_view line) {
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  return line.ends_with("Watchdog caught collective operation timeout:") ||
+         line.ends_with("Exception (either an error or timeout) detected");
+}
+
 std::string_view after_rank_prefix(std::string_view line) {
   const std::size_t at = line.find("[rank");
   if (at == kNpos) return {};

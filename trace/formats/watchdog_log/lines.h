@@ -49,6 +49,9 @@ struct WatchdogLine {
 // Parses a line. Nothing where it is not one of the watchdog's. The views point into `line`.
 std::optional<WatchdogLine> parse_watchdog_line(std::string_view line);
 
+// Whether a message goes on in the next line, as consoles and collectors of logs wrap it.
+bool is_wrapped_watchdog_line(std::string_view line);
+
 // The text after PyTorch's prefix: "[rank1]: ValueError: no more batches" gives "ValueError: no
 // more batches". Empty where the line has no such prefix. Keeps indentation.
 std::string_view after_rank_prefix(std::string_view line);

@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,6 +36,7 @@
 
 #include "base/text.h"
 #include "base/word_search.h"
+#include "trace/evidence/line_labels.h"
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
@@ -88,22 +90,35 @@ class WatchdogLogReader {
   WatchdogLogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
-    LogLines lines(file_.bytes);
+    const bool coloured = file_.bytes.find('\x1b') != std::string_view::npos;
+    const std::string plain = coloured ? without_escapes(file_.bytes) : std::string();
+    LogLines lines(coloured ? std::string_view(plain) : file_.bytes);
     bool any = false;
     DesyncReports reports;
     static const WordSearch search(
         {"atchdog", "NCCL work: ", "enqueued work: ", "[rank", DesyncReports::kBegin});
+    std::string_view previous;
     while (const auto line = lines.next()) {
       const bool may_tell = search.occurs_in(*line);  // most lines are other ones
       reports.take(*line, may_tell);
-      if (!may_tell) continue;
-      if (const auto parsed = parse_watchdog_line(*line)) {
+      const std::string_view before = std::exchange(previous, *line);
+      if (!may_tell && !is_wrapped_watchdog_line(before)) continue;
+      auto parsed = parse_watchdog_line(*line);
+      if (is_wrapped_watchdog_line(before) && line->find("[rank") == std::string_view::npos) {
+        joined_.push_back(fmt::format("{} {}", before, *line));
+        if (const auto whole = parse_watchdog_line(joined_.back()); whole && !whole->cut)
+          parsed = whole;
+      }
+      if (parsed && parsed->cut && is_wrapped_watchdog_line(*line)) continue;  // with the next line
+      if (parsed) {
         any = true;
         take(*parsed, lines.number());
       } else if (line->find("[rank") != std::string_view::npos) {
         take_traceback(*line);
       }
     }
+    if (is_wrapped_watchdog_line(previous))
+      lose("a message of the watchdog that is cut off", lines.number());
     if (held_) take_whole(*held_, lines.number());
     for (const auto& [group, report] : reports.groups()) take_report(group, report);
     if (!any && ranks_.empty()) {
@@ -394,6 +409,7 @@ class WatchdogLogReader {
   const TraceFile& file_;
   Tables& tables_;
   std::map<Rank, OneRank> ranks_;
+  std::deque<std::string> joined_;    // messages of two lines, into which `held_` may point
   std::optional<WatchdogLine> held_;  // a timeout whose group the next message names
   std::int32_t size_ = 0;  // of the default group, where a desync report or sizes tell it
   std::uint64_t lost_ = 0;
@@ -404,13 +420,24 @@ Result<std::vector<RankTrace>> read_watchdog_log(const TraceFile& file, Tables& 
   return WatchdogLogReader(file, tables).read();
 }
 
+// Whether the text has the message of a call that timed out, on one line or wrapped after the
+// colon.
+bool tells_timeout(std::string_view text, std::string_view sign) {
+  for (std::size_t at = text.find(sign); at != std::string_view::npos;
+       at = text.find(sign, at + 1)) {
+    const std::size_t next = text.find_first_not_of(" \r\n", at + sign.size());
+    if (next != std::string_view::npos && text.substr(next).starts_with("Work")) return true;
+  }
+  return false;
+}
+
 bool is_watchdog_log(std::string_view bytes) {
-  constexpr std::string_view kTimedOut = "Watchdog caught collective operation timeout: Work";
+  constexpr std::string_view kTimedOut = "Watchdog caught collective operation timeout:";
   constexpr std::string_view kDetected = "detected by watchdog at work";
   static const WordSearch search({kTimedOut, kDetected, DesyncReports::kBegin});
   return sample_of(bytes).any([&](std::string_view text) {
     return search.occurs_in(text) &&
-           (contains_text(text, kTimedOut) || contains_text(text, DesyncReports::kBegin) ||
+           (tells_timeout(text, kTimedOut) || contains_text(text, DesyncReports::kBegin) ||
             contains_text(text, "ProcessGroupNCCL"));
   });
 }

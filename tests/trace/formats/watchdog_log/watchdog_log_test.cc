@@ -305,6 +305,56 @@ TEST(WatchdogLog, ALostPeerAccusesNobody) {
             "findings\nrank-exception  by 4");
 }
 
+TEST(WatchdogLog, ConsolesMayWrapAndColourMessages) {
+  const auto wrapped = [](std::string text) {
+    for (const std::string before : {"WorkNCCL", "by watchdog"})
+      for (std::size_t at = text.find(before); at != std::string::npos;
+           at = text.find(before, at + before.size() + 1))
+        text.insert(at, "\n");
+    return text;
+  };
+  const auto old = [&](int rank) {
+    return fmt::format(
+        "node4 [stderr] [rank{0}]:[E9] [Rank {0}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=70, OpType=REDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for "
+        "600034 milliseconds before timing out.\nnode4 [stderr] [rank{0}]:[E9] [PG 0 (default_pg) "
+        "Rank {0}] Exception (either an error or timeout) detected by watchdog at work: 70, last "
+        "enqueued NCCL work: 70, last completed NCCL work: 69.\n",
+        rank);
+  };
+  const auto dump_all = [](const trace::Run& of) {
+    std::string out;
+    for (const RankTrace& trace : of.ranks) out += dump(trace, of.tables);
+    return out;
+  };
+  const std::string text = old(1) + old(2) + old(3);
+  ASSERT_TRUE(watchdog_log_format().recognises(wrapped(text)));
+  const auto run = run_of_log(wrapped(text));
+  ASSERT_EQ(run.ranks.size(), 3U);
+  EXPECT_EQ(run.ranks[0].damaged_count, 0U);
+  EXPECT_EQ(run.ranks[2].progress.at(0).completed, 69U);
+  EXPECT_EQ(dump_all(run), dump_all(run_of_log(text)));
+  std::string coloured;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    coloured += "\x1b[31m" + text.substr(at, end - at) + "\x1b[0m\n";
+    at = end + 1;
+  }
+  EXPECT_EQ(dump_all(run_of_log(coloured)), dump_all(run_of_log(text)));
+}
+
+// The size of the job is known, and not who of the silent ranks belongs to a group.
+TEST(WatchdogLog, SilentRanksMayBelongToAGroupThatNobodyDeclares) {
+  const std::string size =
+      "[rank3]:[E] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+      "OpType=_ALLGATHER_BASE, NumelIn=100, NumelOut=800, Timeout(ms)=600000) ran for 600096 "
+      "milliseconds before timing out.\n[rank3]:[E] [PG 0 Rank 3] Timeout at NCCL work: 7, last "
+      "enqueued NCCL work: 7, last completed NCCL work: 6.\n";
+  EXPECT_EQ(judged(run_of_log(
+                size + timed_out(5, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(TENSOR)", 1))),
+            "inconclusive");
+}
+
 // Their numbers are of another counter.
 // Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
 // whom they do not say.

@@ -120,6 +120,15 @@ TEST(FirstCause, AnErrorThatNamesARankNeedsNone) {
   for (const Finding& f : report.findings) EXPECT_EQ(f.headline, "");
 }
 
+TEST(FirstCause, TheAdviceIsAboutTheReason) {
+  const auto fix = [](const std::string& text) {
+    return report_of({{Kind::exception, 1, text}}).findings.front().fix;
+  };
+  EXPECT_THAT(fix("CUDA error: uncorrectable ECC error"), HasSubstr("the GPU is defective"));
+  EXPECT_THAT(fix("CUDA out of memory. Tried 2 GiB"), HasSubstr("use less memory"));
+  EXPECT_THAT(fix("CUDA error: device-side assert triggered"), HasSubstr("fix what raised"));
+}
+
 TEST(FirstCause, WhatSaysNothingOfAnEndIsNoCause) {
   EXPECT_EQ(first_cause({{Kind::stack, 1, "in all_reduce"}, {Kind::caught, 2, "ValueError: x"}}),
             "");

@@ -135,6 +135,7 @@ std::string_view plain_text(std::string_view line, std::string& buffer) {
 
 std::string without_escapes(std::string_view text) {
   std::string out;
+  out.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t escape = std::min(text.find('\x1b', at), text.size());
     out += text.substr(at, escape - at);

@@ -353,6 +353,12 @@ class RankLogReader {
   }
 
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
+    // "[PG 0 (default_pg) Rank 7] NCCL watchdog thread terminated with exception: …": in the
+    // default group the group rank is the rank.
+    if (const auto group = watchdog_group_in(text); rank.value == kNone && group &&
+                                                    watchdog_group_name(*group) == "world" &&
+                                                    is_possible_rank(group->rank, kMaxWorldSize))
+      rank = Rank(static_cast<std::int32_t>(group->rank));
     // In a chain ("During handling of …") the last one ended the rank. The earlier ones stay as its
     // causes.
     // What a rank raises after its own watchdog ended its calls follows from that.

@@ -200,6 +200,7 @@ Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t m
                            describe_state(context, root, wait.roots.size()),
                            describe_wait(context, context.where.wait_points[missed]))
              : cause.finding.headline;
+  if (raised) advise_about_exception(context, root, cause.finding);
   constexpr std::size_t kShown = 4;
   for (const std::uint32_t r : wait.roots) {
     if (cause.finding.evidence.size() >= kShown) break;

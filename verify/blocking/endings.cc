@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
+#include "verify/first_cause.h"
 
 namespace lockstep::verify {
 
@@ -239,6 +241,14 @@ RuleId rule_of_exception(const Context& context, std::uint32_t rank) {
   return unused ? RuleId::unused_parameter : RuleId::rank_exception;
 }
 
+void advise_about_exception(const Context& context, std::uint32_t rank, Finding& finding) {
+  const trace::RankTrace& trace = context.run.ranks[rank];
+  if (finding.rule != RuleId::rank_exception || trace.exceptions.empty()) return;
+  Advice advice = advice_about(trace.exceptions.back().what, trace.host);
+  if (!advice.fix.empty()) finding.fix = std::move(advice.fix);
+  if (finding.next.empty()) finding.next = std::move(advice.next);
+}
+
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks) {
   Cause cause;
   cause.finding = make_finding(rule_of_exception(context, ranks[0]));
@@ -247,6 +257,7 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
                           describe_state(context, ranks[0], ranks.size()));
   f.culprits = context.ranks(ranks);
   f.ranks = f.culprits;
+  advise_about_exception(context, ranks[0], f);
   // Where all ranks raise, or will, none stands out by that.
   const auto& marks = context.run.ranks[ranks[0]].exceptions;
   const bool compared = !marks.empty() && compares_models(marks.back().what);

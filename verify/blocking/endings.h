@@ -32,6 +32,9 @@ Exceptions sort_exceptions(const Context& context);
 // The rule for the rank's last exception: unused-parameter for DDP's message about parameters
 // without a gradient, otherwise rank-exception.
 RuleId rule_of_exception(const Context& context, std::uint32_t rank);
+// What to do, where the rank's last exception is about memory or a defective GPU. Sets fix and next
+// command of a rank-exception.
+void advise_about_exception(const Context& context, std::uint32_t rank, Finding& finding);
 // Explains the exceptions of ranks by the first one's; at least one rank.
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks);
 

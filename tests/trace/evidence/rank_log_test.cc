@@ -196,6 +196,20 @@ TEST(RankLog, GpusThatFailWithoutAnXid) {
             "some rank exception @6: ValueError: no more batches");
 }
 
+// In the default group the group rank is the rank.
+TEST(RankLog, TheWatchdogsExceptionNamesTheRank) {
+  const auto ended = [](const std::string& group) {
+    return read_log(
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  [" +
+        group +
+        " Rank 7] NCCL watchdog thread terminated with "
+        "exception: CUDA error: unspecified launch failure\n");
+  };
+  EXPECT_THAT(ended("PG 0 (default_pg)"), HasSubstr("rank 7 exception @2"));
+  EXPECT_THAT(ended("PG ID 2 PG GUID 9(TENSOR)"), HasSubstr("some rank exception @2"));
+}
+
 TEST(RankLog, AStoreThatEndedIsALostPeer) {
   EXPECT_EQ(
       read_log("[rank1]:[W1229 ProcessGroupNCCL.cpp:1662] [PG ID 0 PG GUID 0 Rank 1] Failed to "

@@ -26,6 +26,8 @@ using NoteKind = RankNote::Kind;
 
 constexpr std::string_view kUniqueId = "setting up NCCL communicator and retr";
 constexpr std::string_view kStoreBarrier = "store based barrier";
+constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
+constexpr std::string_view kClients = "waiting for clients";
 constexpr std::string_view kStoreLost = "flag on TCPStore";
 
 template <std::size_t N>
@@ -80,7 +82,7 @@ std::optional<Weight> weight_of(const RankNote& note) {
     case NoteKind::peer_lost:
       if (contains_text(note.text, "ChildFailedError")) return std::nullopt;  // of the launcher
       if (contains_text(note.text, "Watchdog caught")) return Weight::timeout;
-      if (contains_text(note.text, kUniqueId) || contains_text(note.text, kStoreBarrier))
+      if (mentions_any<4>(note.text, {kUniqueId, kStoreBarrier, kMonitored, kClients}))
         return Weight::waits_for;
       return contains_text(note.text, kStoreLost) ? Weight::store_lost : Weight::lost;
     case NoteKind::watchdog:
@@ -158,9 +160,23 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
 
 // Rank 0 makes the id by which the others find each other.
 std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
+  // "Rank 3 failed to pass monitoredBarrier in 600000 ms", "Ranks 1, 2 failed to pass …".
+  if (const std::size_t at = note.text.find(kMonitored); at != std::string::npos) {
+    const std::size_t who = note.text.rfind("Rank", at);
+    const std::string others =
+        who == std::string::npos
+            ? std::string("others")
+            : fmt::format("r{}",
+                          trimmed(std::string_view(note.text).substr(who + 1, at - who - 1)));
+    return fmt::format("{} waited in monitored_barrier() for {}, which did not come",
+                       describe_subject(note), printable(others));
+  }
   if (!contains_text(note.text, kUniqueId)) {
-    const auto world = trace::number_after(note.text, "world_size=");
-    const auto came = trace::number_after(note.text, "worker_count=");
+    auto world = trace::number_after(note.text, "world_size=");
+    auto came = trace::number_after(note.text, "worker_count=");
+    // "waiting for clients. 1/2 clients joined."
+    if (!came) came = trace::number_after(note.text, "clients. ");
+    if (!world && came) world = trace::number_after(note.text, fmt::format("{}/", *came));
     if (world && came)
       return fmt::format("{} waited for the other ranks to start: {} of {} came",
                          describe_subject(note), *came, *world);
@@ -196,6 +212,8 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
           "{} lost the store, so the process that serves it ended first: rank 0, or its launcher",
           describe_subject(note));
     case Weight::lost: {
+      if (contains_text(note.text, "got signal"))
+        return fmt::format("{} was told to end: {}", describe_subject(note), shown(note));
       const std::string peer = peer_in(note.text);
       return peer.empty() ? fmt::format("{} lost a peer: {}", describe_subject(note), shown(note))
                           : fmt::format(
@@ -222,6 +240,8 @@ Advice advice_for(const RankNote& note, Weight weight) {
       "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1";
   switch (weight) {
     case Weight::killed:
+      if (contains_text(note.text, " CANCELLED AT "))
+        return {"ask the scheduler: time limit, preemption, or somebody's scancel", ""};
       return {"look at the logs of the scheduler and of the kernel: memory, time limit, preemption",
               fmt::format(
                   "{}dmesg -T | grep -i 'killed process'",
@@ -235,6 +255,9 @@ Advice advice_for(const RankNote& note, Weight weight) {
     case Weight::store_lost:
       return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
     case Weight::lost: {
+      if (contains_text(note.text, "got signal"))
+        return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
+                ""};
       const std::string peer = peer_in(note.text);
       return {"read the output of the processes there; if they say nothing, look at the network",
               peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
@@ -273,6 +296,13 @@ Advice advice_about(std::string_view text, const std::string& host) {
     return {"the GPU is defective or lost, not the program: reset it, or leave out the node",
             at + "nvidia-smi -q -d ECC,ROW_REMAPPER"};
   if (trace::mentions_unused_parameters(text)) return {};
+  if (contains_text(text, "DataLoader worker")) {
+    const bool killed = contains_text(text, "signal: Killed");
+    return {
+        "a worker of its data loader ended: mostly for memory of the host, or shared memory that "
+        "is too small (docker run --shm-size)",
+        at + (killed ? "dmesg -T | grep -i 'killed process'" : "df -h /dev/shm")};
+  }
   if (trace::mentions_memory(text))
     return {
         "use less memory there (smaller micro-batches, activation checkpointing), or find out "

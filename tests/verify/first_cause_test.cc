@@ -102,6 +102,19 @@ TEST(FirstCause, WhoDidNotComeIsTold) {
             "rank 0 waited for the other ranks to start: 1 of 2 came");
 }
 
+TEST(FirstCause, WhoDidNotPassABarrierIsTold) {
+  EXPECT_EQ(first_cause({{Kind::peer_lost, 0,
+                          "RuntimeError: Rank 3 failed to pass monitoredBarrier in 600000 ms"}}),
+            "rank 0 waited in monitored_barrier() for rank 3, which did not come");
+  EXPECT_EQ(first_cause({{Kind::peer_lost, 0,
+                          "RuntimeError: Ranks 1, 2 failed to pass monitoredBarrier in 6 ms"}}),
+            "rank 0 waited in monitored_barrier() for ranks 1, 2, which did not come");
+  EXPECT_EQ(first_cause({{Kind::peer_lost, 0,
+                          "DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 "
+                          "clients joined."}}),
+            "rank 0 waited for the other ranks to start: 1 of 2 came");
+}
+
 TEST(FirstCause, TimeoutsNameThoseWhoWroteNothing) {
   std::vector<Told> notes;
   for (const int rank : {1, 2, 3}) {

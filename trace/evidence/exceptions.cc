@@ -21,7 +21,7 @@ bool is_indented(std::string_view line) { return line.starts_with(' ') || line.s
 }  // namespace
 
 bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 43> kSigns = {
+  static constexpr std::array<std::string_view, 48> kSigns = {
       "closed by remote peer", "Call to recv from", "Got completion from peer",
       "Detected mismatch between collectives", "Connection closed by peer",
       "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
@@ -32,12 +32,13 @@ bool mentions_a_peer(std::string_view text) {
       "setting up NCCL communicator and retr",  // rank 0 did not come
       "EI0002",                                 // of HCCL: a peer's notification did not come
       "EI0006",                                 // of HCCL: a peer's connection did not come
-      "HCCL_E_TIMEOUT",
+      "HCCL_E_TIMEOUT", "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
+      "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
       // Of processes that tell of another one's end.
       "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessExitedException",
       "ProcessRaisedException", "due to an exception in a background process", "has timed out",
       "Application timeout", "Socket Timeout", "socket timeout", "wait timeout", "pair closure",
-      "got 0 bytes", "recvValue failed", "Watchdog caught collective operation timeout",
+      "got 0 bytes", "recvValue failed", "aught collective operation timeout",
       "remote process exited", "remote process has exited", "communicator was aborted",
       "NCCL error: remote", "ncclRemoteError", "ncclSystemError", "DistStoreError",
       "DistNetworkError", "ChildFailedError", "SignalException"};

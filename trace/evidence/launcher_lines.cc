@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
+#include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 
@@ -19,6 +20,8 @@ constexpr std::string_view kMpirun = "noticed that process rank ";
 constexpr std::string_view kMpirunName = "Process name: [";
 constexpr std::string_view kElastic = "failed (exitcode: ";
 constexpr std::string_view kDeepSpeed = "exits with return code = ";
+constexpr std::string_view kLightning = "Child process with PID ";
+constexpr std::string_view kShell = " Killed  ";
 constexpr std::string_view kRay = "A worker died or was killed";
 constexpr std::string_view kOomKill = "oom-kill:constraint=";
 constexpr std::string_view kKilled = "ut of memory: Kill";  // "Out" and "out"
@@ -124,6 +127,34 @@ std::optional<LauncherLine> parse_elastic(std::string_view text) {
   return out;
 }
 
+// [rank: 1] Child process with PID 71 terminated with code 1. Forcefully terminating all other …
+std::optional<LauncherLine> parse_lightning(std::string_view line, std::size_t at) {
+  const auto rank = number_after(line.substr(0, at), "[rank: ");
+  LauncherLine out;
+  out.text = line.substr(at);
+  out.pid = number_after(out.text, kLightning).value_or(kNone);
+  out.exit_code = number_after(out.text, "terminated with code ");
+  if (!rank || !out.exit_code || !is_possible_rank(*rank, kMaxWorldSize)) return std::nullopt;
+  out.tasks = {Rank(static_cast<std::int32_t>(*rank))};
+  out.kind = *out.exit_code < 0 ? kind_of_signal(-*out.exit_code) : NoteKind::ended;
+  out.ends_others = true;
+  return out;
+}
+
+// run.sh: line 12:    71 Killed                  python train.py
+std::optional<LauncherLine> parse_shell(std::string_view line, std::size_t at) {
+  const std::size_t begin = line.find(": line ");
+  const std::size_t colon = begin == kNpos ? kNpos : line.find(": ", begin + 1);
+  if (colon == kNpos || colon > at) return std::nullopt;
+  const std::string_view pid = trimmed(line.substr(colon + 2, at - colon - 2));
+  const auto number = number_after(pid, "");
+  if (!number || pid.find_first_not_of("0123456789") != kNpos) return std::nullopt;
+  LauncherLine out;
+  out.text = line.substr(begin + 2);
+  out.pid = *number;
+  return out;
+}
+
 std::optional<LauncherLine> parse_ray(std::string_view text) {
   if (!contains_text(text, "SYSTEM_ERROR")) return std::nullopt;
   LauncherLine out;
@@ -183,12 +214,15 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
     return ended_by_signal(text, number_after(text, kDeepSpeed).value_or(0));
   }
   if (const std::size_t at = line.find(kRay); at != kNpos) return parse_ray(line.substr(at));
+  if (const std::size_t at = line.find(kLightning); at != kNpos) return parse_lightning(line, at);
+  if (const std::size_t at = line.find(kShell); at != kNpos) return parse_shell(line, at);
   return parse_kernel(line);
 }
 
 std::span<const std::string_view> launcher_signs() {
-  static constexpr std::array<std::string_view, 9> kSigns = {
-      kSrun, kSlurmstepd, kMpirun, kMpirunName, kElastic, kDeepSpeed, kRay, kOomKill, kKilled};
+  static constexpr std::array<std::string_view, 11> kSigns = {
+      kSrun, kSlurmstepd, kMpirun, kMpirunName, kElastic, kDeepSpeed,
+      kRay,  kLightning,  kShell,  kOomKill,    kKilled};
   return kSigns;
 }
 

@@ -7,6 +7,8 @@
 //     Exit code:    1
 //   … failed (exitcode: -9) local_rank: 3 (pid: 71) of binary: …       torchrun
 //   … ['python', …, '--local_rank=3'] exits with return code = -9      DeepSpeed
+//   [rank: 1] Child process with PID 71 terminated with code 1. Forcefully …       Lightning
+//   run.sh: line 12:    71 Killed                  python train.py              the shell
 //   (raylet) A worker died or was killed … Worker PID: 71 … SYSTEM_ERROR      Ray
 //   … Out of memory: Killed process 71 (python) …                      the kernel
 //

@@ -196,6 +196,39 @@ TEST(RankLog, GpusThatFailWithoutAnXid) {
             "some rank exception @6: ValueError: no more batches");
 }
 
+// Who waited for others accuses nobody.
+TEST(RankLog, WhoWaitedInVainIsNobodysFault) {
+  for (const std::string why :
+       {"RuntimeError: Rank 3 failed to pass monitoredBarrier in 600000 ms",
+        "torch.distributed.DistBackendError: [Rank 2] Caught collective operation timeout: "
+        "WorkNCCL(SeqNum=31, OpType=BROADCAST) ran for 60009 milliseconds",
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 "
+        "clients joined.",
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection failed",
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 0"}) {
+    EXPECT_THAT(read_log("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", "
+                         "line 1, in f\n[rank1]: " +
+                         why + "\n"),
+                HasSubstr("rank 1 lost a peer"));
+  }
+}
+
+TEST(RankLog, LightningSaysWhichRankEnded) {
+  EXPECT_EQ(read_log(kLoggedTraceback +
+                     "[rank: 1] Child process with PID 71 terminated with code 1. Forcefully "
+                     "terminating all other processes to avoid zombies\n"),
+            "rank 1 exception @4: ValueError: no more batches\n"
+            "rank 1 pid 71 ended @5: Child process with PID 71 terminated with code 1. Forcefully "
+            "terminating all other processes to avoid zombies");
+}
+
+TEST(RankLog, TheShellSaysWhatWasKilled) {
+  EXPECT_EQ(read_log("/opt/run.sh: line 12:    71 Killed                  python train.py\n"),
+            "some rank pid 71 killed @1: line 12:    71 Killed                  python train.py");
+  EXPECT_EQ(read_log("notes.txt: line 12: it Killed  the job\n" + kLoggedTraceback),
+            "some rank exception @5: ValueError: no more batches");
+}
+
 // In the default group the group rank is the rank.
 TEST(RankLog, TheWatchdogsExceptionNamesTheRank) {
   const auto ended = [](const std::string& group) {

@@ -55,6 +55,9 @@ struct RankNote {
   bool creates_group =
       false;  // stack: it is inside torch.distributed's creation of a process group
 
+  // exception, without a rank: much output follows, so that it may have been caught.
+  bool output_follows = false;
+
   static constexpr std::size_t kLongest = 512;
 
   // Whether the rank ended by itself, rather than because of others.

@@ -53,11 +53,12 @@ bool is_own_warning(std::string_view text) {
 // In the order in which they explain the others.
 enum class Weight : std::uint8_t {
   hardware,
-  own_end,     // memory, a crash, an exception
-  killed,      // from outside
-  warning,     // of NCCL
-  nccl_fails,  // an exception that says no more
-  waits_for,   // a rank that did not come
+  own_end,        // memory, a crash, an exception
+  killed,         // from outside
+  warning,        // of NCCL
+  may_be_caught,  // an exception that much output follows
+  nccl_fails,     // an exception that says no more
+  waits_for,      // a rank that did not come
   store_lost,
   lost,  // any other lost peer
   timeout,
@@ -71,6 +72,7 @@ std::optional<Weight> weight_of(const RankNote& note) {
       return Weight::hardware;
     case NoteKind::exception:
       if (trace::mentions_hardware(note.text)) return Weight::hardware;
+      if (note.output_follows) return Weight::may_be_caught;
       return only_says_nccl_failed(note.text) ? Weight::nccl_fails : Weight::own_end;
     case NoteKind::out_of_memory:
     case NoteKind::crashed:
@@ -223,6 +225,9 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
     }
     case Weight::timeout:
       return describe_timeout(run, missing, note);
+    case Weight::may_be_caught:
+      return fmt::format("{} raised an exception, after which the log goes on for long: {}",
+                         describe_subject(note), shown(note));
     case Weight::hardware:
     case Weight::own_end:
     case Weight::nccl_fails:
@@ -271,6 +276,7 @@ Advice advice_for(const RankNote& note, Weight weight) {
               ""};
     case Weight::hardware:
     case Weight::own_end:
+    case Weight::may_be_caught:
     case Weight::warning:
       return advice_about(note.text, note.host);
   }

@@ -142,6 +142,23 @@ TEST(FirstCause, TheAdviceIsAboutTheReason) {
   EXPECT_THAT(fix("CUDA error: device-side assert triggered"), HasSubstr("fix what raised"));
 }
 
+// An import that failed at the start, and was caught.
+TEST(FirstCause, WhatMuchOutputFollowsIsNoEqual) {
+  trace::Run run;
+  const auto add = [&](Kind kind, const std::string& text, bool follows) {
+    const int line = 1 + static_cast<int>(run.notes.size());
+    run.notes.push_back(
+        {kind, trace::Rank(trace::kNone), trace::kNone, text, {"job.log", line}, "", trace::kNone});
+    run.notes.back().output_follows = follows;
+  };
+  add(Kind::exception, "ModuleNotFoundError: no module named 'triton'", true);
+  add(Kind::peer_lost, "Connection closed by peer", false);
+  EXPECT_THAT(verify(run).findings.front().headline,
+              HasSubstr("after which the log goes on for long: ModuleNotFoundError"));
+  add(Kind::exception, "ValueError: x", false);
+  EXPECT_THAT(verify(run).findings.front().headline, HasSubstr("raised an exception: ValueError"));
+}
+
 TEST(FirstCause, WhatSaysNothingOfAnEndIsNoCause) {
   EXPECT_EQ(first_cause({{Kind::stack, 1, "in all_reduce"}, {Kind::caught, 2, "ValueError: x"}}),
             "");

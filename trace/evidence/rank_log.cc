@@ -134,6 +134,7 @@ class RankLogReader {
       }
     }
     if (!wrapped.empty()) take(wrapped);
+    note_output();
     add_failed_process();
     drop_task_numbers();
     name_first_failure();
@@ -262,6 +263,7 @@ class RankLogReader {
 
   std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
                                  const LoggedProcess& process = {}) {
+    note_output();
     std::size_t& count = counts_[{rank, process.pid, kind}];
     if (count >= kMaxNotesPerKind) return std::nullopt;
     const std::size_t before = out_.notes.size();
@@ -276,6 +278,21 @@ class RankLogReader {
     if (is_task_) by_task_.push_back(before);
     ++count;
     return before;
+  }
+
+  // Exceptions of processes that nothing names are followed by other processes' output in any case.
+  // But where thousands of lines follow in which nothing is reported, the job went on for long: an
+  // import that failed and was caught. (What 512 ranks write until they hang as well is less.)
+  void note_output() {
+    constexpr int kMuch = 2000;
+    if (number_ - reported_at_ >= kMuch) {
+      for (; followed_ < out_.notes.size(); ++followed_) {
+        RankNote& note = out_.notes[followed_];
+        const bool unnamed = note.rank.value == kNone && note.pid == kNone;
+        note.output_follows = unnamed && note.kind == NoteKind::exception;
+      }
+    }
+    reported_at_ = number_;
   }
 
   // The functions below return true if the line was of their kind.
@@ -538,6 +555,8 @@ class RankLogReader {
   std::optional<FailedProcess> failed_process_;  // the first that torchrun says failed
   TorchrunSummary summary_;
   int number_ = 0;
+  int reported_at_ = 0;       // the line of the last note
+  std::size_t followed_ = 0;  // notes that much output follows
   Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
 };
 

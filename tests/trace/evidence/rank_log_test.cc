@@ -196,6 +196,21 @@ TEST(RankLog, GpusThatFailWithoutAnXid) {
             "some rank exception @6: ValueError: no more batches");
 }
 
+TEST(RankLog, AnExceptionThatMuchOutputFollowsMayHaveBeenCaught) {
+  std::string steps;
+  for (int n = 0; n < 2500; ++n) steps += "step " + std::to_string(n) + "\n";
+  const auto follows = [](const std::string& text) {
+    std::string out;
+    for (const RankNote& note : rank_log_source().read({text, "job.log", std::nullopt}).notes)
+      out += note.output_follows ? '1' : '0';
+    return out;
+  };
+  EXPECT_EQ(follows(kLoggedTraceback + steps + kLoggedTraceback + "step 1\n"), "10");
+  EXPECT_EQ(follows(kLoggedTraceback + steps), "1");
+  EXPECT_EQ(follows(steps + kLoggedTraceback), "0");
+  EXPECT_EQ(follows(prefixed(1, kLoggedTraceback) + steps), "0") << "PyTorch says who ended by it";
+}
+
 // Who waited for others accuses nobody.
 TEST(RankLog, WhoWaitedInVainIsNobodysFault) {
   for (const std::string why :

@@ -429,10 +429,11 @@ void explain_by_round(const Context& context, const WaitCause& wait, Cause& caus
   cause.finding.consequences.push_back(wait_consequence(context, wait));
 }
 
-// A cycle in which a rank raised an exception of its own and never issued a call that others wait
-// in: it is the root, since its host issues nothing more, whatever its device still waits for.
+// A cycle over NCCL in which a rank raised an exception of its own and never issued a call that
+// others wait in: it is the root, since its host issues nothing more, whatever its device still
+// waits for. (Where calls block, the exception is that of the call in which the rank waits.)
 WaitCause from_raised(const Context& context, const WaitCause& wait) {
-  if (!wait.cycle) return wait;
+  if (!wait.cycle || context.semantics != CallSemantics::nccl) return wait;
   std::vector<std::uint32_t> raised = sort_exceptions(context).causes;
   std::erase_if(raised, [&](std::uint32_t r) {
     const bool missing = std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {

@@ -211,6 +211,7 @@ std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<F
     by_reason[shape_of(note)].push_back(&note);
   }
   std::vector<Finding> out;
+  out.reserve(by_reason.size());
   for (const auto& [shape, ends] : by_reason) out.push_back(explain_end(run, ends));
   return out;
 }
@@ -229,6 +230,7 @@ Finding note_others(const std::vector<const trace::RankNote*>& left) {
     shown += describe_note(*note);
   }
   std::vector<std::string> parts;
+  parts.reserve(counts.size());
   for (const auto& [kind, count] : counts) {
     parts.push_back(fmt::format("{} × {}", count, trace::to_string(kind)));
   }

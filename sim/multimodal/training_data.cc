@@ -25,7 +25,11 @@ std::int64_t poisson(double mean, RandomStream& random) {
   // Knuth: uniform numbers are multiplied until their product is below e^-mean.
   const double limit = std::exp(-mean);
   std::int64_t count = 0;
-  for (double product = random.unit(); product > limit; product *= random.unit()) ++count;
+  double product = random.unit();
+  while (product > limit) {
+    product *= random.unit();
+    ++count;
+  }
   return count;
 }
 

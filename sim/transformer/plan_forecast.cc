@@ -267,6 +267,7 @@ Result<StepPicture> draw_step(const PlanForecast& forecast) {
                                                    forecast.calibration.cost, /*for_path=*/true);
   if (!step) return step.error();
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(forecast.plan.plan.pipeline));
   for (std::int32_t stage = 0; stage < forecast.plan.plan.pipeline; ++stage)
     names.push_back(fmt::format("stage {}", stage));
   return draw_step(step->program, step->result, names);

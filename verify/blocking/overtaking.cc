@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "trace/groups.h"
+#include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"

@@ -1,7 +1,7 @@
 #include "verify/first_cause.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -30,22 +30,21 @@ constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
 constexpr std::string_view kClients = "waiting for clients";
 constexpr std::string_view kStoreLost = "flag on TCPStore";
 
-template <std::size_t N>
-bool mentions_any(std::string_view text, const std::array<std::string_view, N>& signs) {
+bool mentions_any(std::string_view text, std::initializer_list<std::string_view> signs) {
   return std::any_of(signs.begin(), signs.end(),
                      [&](std::string_view sign) { return contains_text(text, sign); });
 }
 
 // Exceptions that only say that NCCL failed; its own warnings say why.
 bool only_says_nccl_failed(std::string_view text) {
-  return mentions_any<6>(
+  return mentions_any(
       text, {"unhandled cuda error", "unhandled system error", "internal error - please report",
              "ncclInternalError", "ncclUnhandledCudaError", "NCCL Error "});
 }
 
 // NCCL's warnings that are no consequence of another process' end.
 bool is_own_warning(std::string_view text) {
-  return mentions_any<8>(
+  return mentions_any(
       text, {"Cuda failure", "CUDA calloc", "Got completion", "async event", "Duplicate GPU",
              "ismatch", "no socket interface", "No space left on device"});
 }
@@ -84,7 +83,7 @@ std::optional<Weight> weight_of(const RankNote& note) {
     case NoteKind::peer_lost:
       if (contains_text(note.text, "ChildFailedError")) return std::nullopt;  // of the launcher
       if (contains_text(note.text, "Watchdog caught")) return Weight::timeout;
-      if (mentions_any<4>(note.text, {kUniqueId, kStoreBarrier, kMonitored, kClients}))
+      if (mentions_any(note.text, {kUniqueId, kStoreBarrier, kMonitored, kClients}))
         return Weight::waits_for;
       return contains_text(note.text, kStoreLost) ? Weight::store_lost : Weight::lost;
     case NoteKind::watchdog:

@@ -35,6 +35,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -275,6 +276,7 @@ class RankLogReader {
               std::string(process.host),
               process.gpu});
     if (out_.notes.size() == before) return std::nullopt;
+    if (mentions_unused_parameters(out_.notes[before].text)) unused_.emplace(rank, before);
     if (is_task_) by_task_.push_back(before);
     ++count;
     return before;
@@ -333,17 +335,18 @@ class RankLogReader {
     if (!number || !is_possible_rank(*number, kMaxWorldSize) || colon == kNpos) return true;
     const Rank of = rank.value != kNone ? rank : Rank(static_cast<std::int32_t>(*number));
     const std::string_view list = trimmed(text.substr(colon + 2));
-    RankNote* note = nullptr;
-    for (RankNote& known : out_.notes) {
-      if (!mentions_unused_parameters(known.text)) continue;
-      if (known.rank == of) note = &known;
-      if (known.rank.value == kNone && note == nullptr) note = &known;
+    // The rank's last such exception, else the first that nothing names.
+    if (!unused_.contains(of)) {
+      const auto unnamed = unused_.find(Rank(kNone));
+      if (unnamed != unused_.end()) {
+        const std::size_t first = unnamed->second;
+        unused_.erase(unnamed);
+        unused_.emplace(of, first);
+      } else if (!add(NoteKind::exception, of, kUnused)) {
+        return true;
+      }
     }
-    if (note == nullptr) {
-      const auto added = add(NoteKind::exception, of, kUnused);
-      if (!added) return true;
-      note = &out_.notes[*added];
-    }
+    RankNote* const note = &out_.notes[std::prev(unused_.upper_bound(of))->second];
     note->rank = of;
     const bool are_numbers = text.substr(0, at).ends_with("indices which ");
     if (note->text.find(kWithout) == std::string::npos)
@@ -540,12 +543,13 @@ class RankLogReader {
   std::string_view label_;  // of the current line
   std::string plain_;       // the current line, where it had colours
   std::map<std::int64_t, Rank> rank_of_pid_;
-  std::set<Rank> timed_out_;          // ranks whose watchdog ended their calls
-  std::set<Rank> tasks_;              // by the labels of lines
-  bool is_task_ = false;              // the rank of the current line is a task of a launcher
-  std::vector<std::size_t> by_task_;  // notes whose rank is a task
-  bool starts_ranks_ = false;         // a task starts several ranks
-  bool others_end_ = false;           // a launcher has reported a failure: it ends the rest
+  std::multimap<Rank, std::size_t> unused_;  // DistributedDataParallel's exceptions, as notes
+  std::set<Rank> timed_out_;                 // ranks whose watchdog ended their calls
+  std::set<Rank> tasks_;                     // by the labels of lines
+  bool is_task_ = false;                     // the rank of the current line is a task of a launcher
+  std::vector<std::size_t> by_task_;         // notes whose rank is a task
+  bool starts_ranks_ = false;                // a task starts several ranks
+  bool others_end_ = false;                  // a launcher has reported a failure: it ends the rest
   struct FailedProcess {
     NoteKind kind;
     std::int64_t pid;

@@ -17,8 +17,9 @@ constexpr Traffic kForward{28, 30};
 constexpr Traffic kBackward{34, 38};
 // What a diffusion transformer's layers read and write besides: modulated norms, gates, normalised
 // queries and keys, streams joined and divided, the casts of its 8-bit products. Not counted but
-// fitted, to one step of FLUX.1 (the row that dgx-b200.yaml names). What NeMo's operators read and
-// write one at a time would be 150; of it the norms' part, a tenth, is not split over tensor ranks.
+// fitted, to one step of FLUX.1 (the row that dgx-b200.yaml names); a rough count of NeMo's
+// operators, each by itself, gives about 150. A tenth, the norms' part by that count, is not split
+// over tensor ranks.
 constexpr Traffic kDiffusionForward{20, 176};
 constexpr Traffic kDiffusionBackward{39, 352};
 // Bytes per attention score: write, softmax (read, write), dropout (read, write, mask), read;

@@ -29,9 +29,9 @@ constexpr const char* kSimulateFooter = R"(Examples:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.
 
-Exit status: 0 the job ends; 1 it hangs or raises an exception, and the report
-says why; 2 bad usage or scenario, or a job that cannot be derived; 4 the tool
-failed.
+Exit status: 0 the job ends; 1 it hangs, raises an exception, or pairs wrong
+calls, and the report says why; 2 bad usage or scenario, or a job that cannot be
+derived; 4 the tool failed.
 docs/simulate.md explains what is computed, and from which sources.)";
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "cli/cmd_simulate.h"
 #include "cli/input_files.h"
 #include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"
@@ -33,6 +34,7 @@
 #include "sim/transformer/plan_file.h"
 #include "trace/load.h"
 #include "trace/spread.h"
+#include "verify/verify.h"
 
 namespace lockstep::cli {
 namespace {
@@ -46,23 +48,31 @@ struct SimulateScenarioCommand {
   SimulationOutput output;
 };
 
+// The forecast of a job that reaches its end, and what is wrong with its calls all the same.
 reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOutput& output) {
   const sim::ScenarioForecast& forecast = *timed.forecast;
+  reports::JudgedRun judged{std::move(timed.run), {}};
+  // The calls alone decide. Their times take several times the memory, and would change nothing.
+  judged.report = verify::verify(judged.run);
+  const reports::JudgedRun* const wrong = judged.report.findings.empty() ? nullptr : &judged;
   std::string timeline;
   const auto content = [&](const std::string& kind, bool to_stdout) {
-    if (kind == "json") return fmt::format("{}\n", reports::forecast_json(forecast).dump(2));
+    if (kind == "json") return fmt::format("{}\n", reports::forecast_json(forecast, wrong).dump(2));
     if (kind == "csv") return reports::forecast_csv(forecast);
-    if (kind == "html") return reports::forecast_page(forecast);
-    if (kind != "timeline") return reports::forecast_text(forecast, reports::text_width(to_stdout));
-    // Made once for all targets, and last: the run is moved into it.
+    if (kind == "html") return reports::forecast_page(forecast, wrong);
+    if (kind != "timeline")
+      return reports::forecast_text(forecast, reports::text_width(to_stdout), wrong);
+    // Made once for all targets.
     if (timeline.empty()) {
-      trace::Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
-                                            timed.simulated.folding, timed.simulated.result);
-      timeline = reports::simulated_timeline(played, reports::memory_counters(forecast.memory));
+      judged.run = sim::as_simulated(std::move(judged.run), timed.simulated.program,
+                                     timed.simulated.folding, timed.simulated.result);
+      timeline = reports::simulated_timeline(judged.run, reports::memory_counters(forecast.memory));
     }
     return timeline;
   };
-  return write_simulation(content, output);
+  return write_simulation(
+      content, output,
+      wrong == nullptr ? reports::ExitStatus::clean : reports::exit_status(judged.report, "error"));
 }
 
 Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedProgram& simulated,

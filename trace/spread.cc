@@ -12,14 +12,6 @@
 namespace lockstep::trace {
 namespace {
 
-// The traced rank's calls are those of the other ranks of its class, but its samples are not.
-// Theirs are unknown, and equal samples would look like overlapping shards.
-void forget_samples(RankTrace& trace) {
-  std::erase_if(trace.events.own(),
-                [](const Event& event) { return event.kind == EventKind::data; });
-  trace.data.clear();
-}
-
 Error cannot_be_used(const RankTrace& trace, Rank rank, const std::string& why) {
   return {fmt::format("the trace of rank {} cannot be used for rank {}: {}", trace.rank.value,
                       rank.value, why),
@@ -126,6 +118,13 @@ Status is_in_its_groups(const Tables& tables, const RankTrace& trace, Rank rank)
 
 }  // namespace
 
+void forget_samples(RankTrace& trace) {
+  if (trace.data.empty()) return;  // ranks without samples go on sharing their events
+  std::erase_if(trace.events.own(),
+                [](const Event& event) { return event.kind == EventKind::data; });
+  trace.data.clear();
+}
+
 Status move_to_copy(Tables& tables, RankTrace& trace, Rank rank, std::int32_t copy_ranks) {
   if (copy_ranks > 0 && trace.rank.value / copy_ranks != rank.value / copy_ranks) {
     if (const Status ok = CopyMove(tables, trace, rank, copy_ranks).move(trace); !ok) return ok;
@@ -153,6 +152,7 @@ Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_
     const auto [known, is_new] = stand_ins.try_emplace(traced[r]);
     RankTrace& stand_in = known->second;
     if (is_new) {
+      // The calls of the ranks of a class are the same, their samples are not.
       stand_in = *trace;
       forget_samples(stand_in);
     }

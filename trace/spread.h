@@ -25,6 +25,10 @@ namespace lockstep::trace {
 inline constexpr std::uint64_t kMaxSpreadCalls = 20'000'000;
 Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t copy_ranks = 0);
 
+// Leaves out which samples the rank read. For a trace that stands for a rank with other samples:
+// equal ones would look like overlapping shards.
+void forget_samples(RankTrace& trace);
+
 // Moves a trace from one copy to another: `rank` becomes its rank. Nothing else changes if both are
 // in one copy. Errors: those of spread() about groups and messages.
 Status move_to_copy(Tables& tables, RankTrace& trace, Rank rank, std::int32_t copy_ranks);

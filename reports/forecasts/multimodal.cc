@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "reports/findings/reports.h"
 #include "reports/forecasts/parts.h"
-#include "reports/forecasts/simulated_job.h"
 #include "reports/forecasts/step_picture.h"
 #include "reports/html/charts.h"
 #include "reports/html/markup.h"
@@ -352,7 +351,7 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
       sim::simulate_program(std::move(*program), std::move(folding), *prices, Picos{});
   if (!simulated) return simulated.error();
   verify::Report report = judge_hang(*simulated, *run);
-  out.hang = JudgedStep{std::move(*run), std::move(report)};
+  out.hang = JudgedRun{std::move(*run), std::move(report)};
   return out;
 }
 

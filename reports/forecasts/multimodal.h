@@ -8,23 +8,16 @@
 #include <vector>
 
 #include "base/tables.h"
+#include "reports/forecasts/simulated_job.h"
 #include "sim/multimodal/multimodal_forecast.h"
-#include "trace/run.h"
-#include "verify/report.h"
 
 namespace lockstep::reports {
-
-// One drawn step that hangs, as the verifier judges the calls of its ranks.
-struct JudgedStep {
-  trace::Run run;
-  verify::Report report;
-};
 
 struct MultimodalResult {
   sim::MultimodalForecast forecast;
   sim::StepPicture picture;                    // of the first step
   std::vector<sim::Alternative> alternatives;  // best first; empty: not asked for
-  std::optional<JudgedStep> hang;
+  std::optional<JudgedRun> hang;               // one drawn step that hangs
 };
 
 // The forecast with its picture, its alternatives and, if it can hang, the judged step. Errors:

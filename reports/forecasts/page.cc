@@ -12,6 +12,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/reports.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "reports/forecasts/scenario.h"
@@ -70,7 +71,8 @@ std::string more(std::size_t all, std::size_t shown, std::string_view one, std::
 
 class Page {
  public:
-  explicit Page(const sim::ScenarioForecast& f) : f_(f), names_(names_of_classes(f)) {}
+  Page(const sim::ScenarioForecast& f, const JudgedRun* wrong)
+      : f_(f), wrong_(wrong), names_(names_of_classes(f)) {}
 
   std::string str() const {
     std::vector<html::NamedFigure> figures;
@@ -80,14 +82,20 @@ class Page {
         fmt::format("{}: {} on {}", f_.scenario, plural(f_.class_of.size(), "rank"),
                     f_.machine.name),
         html::figures(figures),
-        html::card("What the ranks do", use()) + html::card("One step", one_step()) +
-            html::card("Step by step", steps()) +
+        html::card("What is wrong", wrong()) + html::card("What the ranks do", use()) +
+            html::card("One step", one_step()) + html::card("Step by step", steps()) +
             html::card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
             html::card("Critical path", path()) + html::card("What if", what_if()) +
             html::card("Trials", trials()) + html::card("What this rests on", basis()));
   }
 
  private:
+  std::string wrong() const {
+    if (wrong_ == nullptr) return {};
+    return html::element("pre", "",
+                         html::text(text_report(wrong_->report, wrong_->run, {.color = false})));
+  }
+
   std::string use() const {
     std::vector<html::StackedBar> bars;
     double most = 0;
@@ -233,11 +241,14 @@ class Page {
   }
 
   const sim::ScenarioForecast& f_;
+  const JudgedRun* wrong_;
   std::vector<std::string> names_;  // by class
 };
 
 }  // namespace
 
-std::string forecast_page(const sim::ScenarioForecast& forecast) { return Page(forecast).str(); }
+std::string forecast_page(const sim::ScenarioForecast& forecast, const JudgedRun* wrong) {
+  return Page(forecast, wrong).str();
+}
 
 }  // namespace lockstep::reports

@@ -8,6 +8,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/reports.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "sim/machine/work_time.h"
@@ -262,7 +263,7 @@ std::vector<std::string> names_of_classes(const sim::ScenarioForecast& f) {
   return out;
 }
 
-nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
+nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f, const JudgedRun* wrong) {
   nlohmann::ordered_json out;
   out["scenario"] = f.scenario;
   out["machine"] = f.machine.name;
@@ -311,10 +312,14 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
                               {"most_bytes", c.most.value}});
   // The same keys as the text has in brackets after its figures.
   for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
+  out["report"] = nullptr;
+  if (wrong != nullptr)
+    out["report"] = nlohmann::ordered_json::parse(json_report(wrong->report, &wrong->run));
   return out;
 }
 
-std::string forecast_text(const sim::ScenarioForecast& f, std::size_t width) {
+std::string forecast_text(const sim::ScenarioForecast& f, std::size_t width,
+                          const JudgedRun* wrong) {
   std::string out =
       fmt::format("{}\n\n", wrap(fmt::format("\"{}\": {} on {}, {}", printable(f.scenario),
                                              plural(f.class_of.size(), "rank"),
@@ -336,6 +341,10 @@ std::string forecast_text(const sim::ScenarioForecast& f, std::size_t width) {
   if (f.trials) out += fmt::format("{}  [trials]\n\n", trials_text(*f.trials, width));
   for (const Assumption& a : assumptions(f))
     out += fmt::format("{}\n", wrap(fmt::format("[{}] {}", a.key, printable(a.text)), width, 2));
+  // Last, where a terminal shows it.
+  if (wrong != nullptr)
+    out += fmt::format("\n{}\n\n{}", wrap("This job does not hang, but the verifier finds:", width),
+                       text_report(wrong->report, wrong->run, {.width = width, .color = false}));
   return out;
 }
 

@@ -8,14 +8,19 @@
 #include <nlohmann/json.hpp>
 
 #include "base/tables.h"
+#include "reports/forecasts/simulated_job.h"
 #include "reports/table.h"
 #include "sim/forecast/scenario.h"
 #include "sim/forecast/trials.h"
 
 namespace lockstep::reports {
 
+// `wrong`, in all forms: the job and the verifier's findings on its calls, which can pair wrongly
+// in a job that reaches its end. Not owned; null: there are none.
+
 // {"scenario", "machine", "ranks", "steps", "step_time_ps", …}: docs/simulate-scenarios.md.
-nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& forecast);
+nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& forecast,
+                                     const JudgedRun* wrong = nullptr);
 
 struct Headline {
   std::string what, value;  // "step time", "4.77 ms"
@@ -37,8 +42,8 @@ std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& forecast);
 // 1,5)".
 std::vector<std::string> names_of_classes(const sim::ScenarioForecast& forecast);
 // At most `width` columns wide (from 60).
-std::string forecast_text(const sim::ScenarioForecast& forecast,
-                          std::size_t width = kReportColumns);
+std::string forecast_text(const sim::ScenarioForecast& forecast, std::size_t width = kReportColumns,
+                          const JudgedRun* wrong = nullptr);
 
 // Comma-separated values: a row for each class of ranks and step.
 //
@@ -66,6 +71,6 @@ std::string trials_assumption(const sim::TrialsForecast& trials);
 //
 // A document. Its size depends on the number of *different* ranks; only the first ones are
 // shown.
-std::string forecast_page(const sim::ScenarioForecast& forecast);
+std::string forecast_page(const sim::ScenarioForecast& forecast, const JudgedRun* wrong = nullptr);
 
 }  // namespace lockstep::reports

@@ -36,6 +36,12 @@ std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorde
 // left unchanged. `counters`: TimelineOptions::counters, on the simulated clock.
 std::string simulated_timeline(trace::Run& run, std::vector<TimelineCounter> counters = {});
 
+// A run, and the verifier's report on it.
+struct JudgedRun {
+  trace::Run run;
+  verify::Report report;
+};
+
 // For a program that is stuck: the verifier's report. `run` is the one that the program was made
 // from, and becomes the simulated one.
 verify::Report judge_hang(const sim::SimulatedProgram& simulated, trace::Run& run);

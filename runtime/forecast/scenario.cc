@@ -12,6 +12,7 @@
 #include "runtime/launch/scenario_files.h"
 #include "runtime/launch/this_machine.h"
 #include "sim/machine/work_time.h"
+#include "trace/spread.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -64,6 +65,9 @@ Result<sim::TimedScenario> forecast_scenario(const std::string& path, const Simu
         !ok)
       return ok.error();
   }
+  // On other ranks than its own the job would have more samples, or fewer: these may repeat.
+  if (change.ranks)
+    for (trace::RankTrace& rank : derived->run.ranks) trace::forget_samples(rank);
   options.computes();
   return sim::time_scenario(*scenario, std::move(*derived), machine);
 }

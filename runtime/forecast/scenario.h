@@ -30,7 +30,8 @@ struct ForecastOptions {
   std::function<void()> computes = [] {};
 };
 
-// Derives and simulates it. Errors: those of scenario_to_derive(), derive_ranks() and
+// Derives and simulates it. Which samples ranks read is unknown in the result if `change` names a
+// number of ranks. Errors: those of scenario_to_derive(), derive_ranks() and
 // sim::time_scenario(); no worker is found.
 Result<sim::TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
                                              const sim::Machine& machine,

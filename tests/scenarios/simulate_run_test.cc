@@ -198,6 +198,31 @@ TEST_F(Simulate, AJobThatHangsIsReportedAsByARun) {
   EXPECT_EQ(json()["report"]["verdict"], "findings");
 }
 
+// Nothing waits, so the forecast is one; the pairs are wrong all the same.
+TEST_F(Simulate, AJobThatPairsTheWrongTensorsIsForecastAndReported) {
+  EXPECT_EQ(simulate(shipped("modality/manual_silent_bad"),
+                     {"--output", "html=" + folder_.file("page.html")}),
+            1)
+      << log();
+  EXPECT_GT(json()["step_time_ps"], 0);
+  const Json finding = json()["report"]["findings"][0];
+  EXPECT_EQ(finding["rule"], "modality-divergence");
+  EXPECT_EQ(finding["culprits"], Json({0}));
+  EXPECT_THAT(log(), AllOf(HasSubstr("step time"), HasSubstr("This job does not hang, but"),
+                           HasSubstr("ERROR modality-divergence")));
+  EXPECT_THAT(TempDir::read(folder_.file("page.html")), HasSubstr("What is wrong"));
+  EXPECT_EQ(simulate(shipped("modality/manual_silent_ok")), 0) << log();
+  EXPECT_EQ(json()["report"], nullptr);
+}
+
+// 64 ranks read more samples than this data set has, so some read the same.
+TEST_F(Simulate, SamplesAreJudgedOnTheScenariosOwnRanksOnly) {
+  EXPECT_EQ(simulate(shipped("data/unsharded_bad")), 1) << log();
+  EXPECT_EQ(json()["report"]["findings"][0]["rule"], "no-sharding");
+  EXPECT_EQ(simulate(shipped("field/contiguous_micro_batches_ok"), {"--ranks", "64"}), 0) << log();
+  EXPECT_EQ(json()["report"], nullptr);
+}
+
 TEST_F(Simulate, ABarrierOfRank0AloneHangsTheJob) {
   EXPECT_EQ(simulate(shipped("training/checkpoint_bad")), 1) << log();
   const Json finding = json()["report"]["findings"][0];

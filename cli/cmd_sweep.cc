@@ -209,8 +209,8 @@ A..B*F multiplies, A..B+S adds. The same command with the same folder continues
 where it stopped, also after Ctrl-C.
 
 Exit status: 0 a point trains, or the study is done; 1 none trains, and some
-hang; 2 bad usage, or all points are refused; 4 the tool failed; 130 after
-Ctrl-C, with what was computed until then.
+hang or go wrong; 2 bad usage, or all points are refused; 4 the tool failed;
+130 after Ctrl-C, with what was computed until then.
 docs/sweep.md explains the search, the files and the sources.)";
 
 reports::OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
@@ -235,17 +235,17 @@ void say_what_was_there(const sim::SweepFolder& folder, const SweepCommand& comm
               << plural(folder.rows().size(), "point") << " already\n";
 }
 
-// If no point trains, the status says why: they hang, we failed, or the input is unusable.
+// If no point trains, the status says why: they are defective, we failed, or the input is unusable.
 reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
-  std::size_t trains = 0, hangs = 0, failed = 0;
+  std::size_t trains = 0, defective = 0, failed = 0;
   for (const sim::Row& row : rows) {
     trains += row.outcome == sim::Outcome::trains ? 1U : 0U;
-    hangs += row.outcome == sim::Outcome::hangs ? 1U : 0U;
+    defective += row.outcome == sim::Outcome::hangs || row.outcome == sim::Outcome::wrong ? 1U : 0U;
     failed += row.outcome == sim::Outcome::failed ? 1U : 0U;
   }
   if (trains > 0) return reports::ExitStatus::clean;
-  // A proof that it hangs is an answer; a failure of ours may only hide one, so it comes after.
-  if (hangs > 0) return reports::ExitStatus::findings;
+  // A proven defect is an answer; a failure of ours may only hide one, so it comes after.
+  if (defective > 0) return reports::ExitStatus::findings;
   return failed > 0 ? reports::ExitStatus::own_failure : reports::ExitStatus::bad_usage;
 }
 

@@ -27,6 +27,10 @@ constexpr std::size_t kBest = 10;        // shown first, with the front
 constexpr std::size_t kMaxChoices = 12;  // values that a column offers to choose from
 constexpr std::size_t kMaxReasons = 100;
 
+bool is_defect(sim::Outcome outcome) {
+  return outcome == sim::Outcome::hangs || outcome == sim::Outcome::wrong;
+}
+
 class SweepPage {
  public:
   explicit SweepPage(const Summary& summary)
@@ -41,6 +45,7 @@ class SweepPage {
         html::element("p", "", fmt::format("{}.", html::sentence(tried_text(summary_)))) +
             figures(),
         html::card("The Pareto front and the ten best", best()) + html::card("Hang", hanging()) +
+            html::card("Wrong results", reasons(ranking_.wrong)) +
             html::card("Every plan", every_plan()) +
             html::card("Refused", reasons(ranking_.refused)) +
             html::card("Failed", reasons(ranking_.failed)),
@@ -65,6 +70,7 @@ class SweepPage {
     out.push_back({"fit", grouped(ranking_.fitting.size())});
     out.push_back({"do not fit", grouped(ranking_.too_large.size())});
     out.push_back({"hang", grouped(ranking_.hanging.size())});
+    if (!ranking_.wrong.empty()) out.push_back({"wrong", grouped(ranking_.wrong.size())});
     out.push_back({"refused", grouped(ranking_.refused.size())});
     if (!ranking_.failed.empty()) out.push_back({"failed", grouped(ranking_.failed.size())});
     return html::figures(out);
@@ -143,7 +149,7 @@ class SweepPage {
     const sim::Row& one = summary_.rows[row];
     const bool trains = one.outcome == sim::Outcome::trains;
     std::vector<std::string> cells = {place > 0 ? std::to_string(place) : ""};
-    RowLook look{{}, one.outcome == sim::Outcome::hangs ? "error" : "", {std::nullopt}};
+    RowLook look{{}, is_defect(one.outcome) ? "error" : "", {std::nullopt}};
     for (std::string& value : value_cells(summary_, one)) cells.push_back(std::move(value));
     for (const std::string& key : summary_.keys) {
       const auto found = one.values.find(key);
@@ -238,8 +244,8 @@ class SweepPage {
       ++shown;
       add(table, i + 1, ranking_.fitting[i]);
     }
-    for (const auto* rows :
-         {&ranking_.too_large, &ranking_.hanging, &ranking_.refused, &ranking_.failed})
+    for (const auto* rows : {&ranking_.too_large, &ranking_.hanging, &ranking_.wrong,
+                             &ranking_.refused, &ranking_.failed})
       for (std::size_t i = 0; i < rows->size() && shown < kMaxPlans; ++i, ++shown)
         add(table, 0, (*rows)[i]);
     return table.empty() ? ""

@@ -188,7 +188,8 @@ std::string verdict_of(const sim::Row& row, const sim::Goal& goal) {
 // Rows in the order of the text: what fits, then the rest by how it failed.
 std::vector<std::size_t> sorted(const sim::Ranking& ranking) {
   std::vector<std::size_t> out = ranking.fitting;
-  for (const auto* more : {&ranking.too_large, &ranking.hanging, &ranking.refused, &ranking.failed})
+  for (const auto* more :
+       {&ranking.too_large, &ranking.hanging, &ranking.wrong, &ranking.refused, &ranking.failed})
     out.insert(out.end(), more->begin(), more->end());
   return out;
 }
@@ -208,8 +209,12 @@ std::string sweep_text(const Summary& summary, std::size_t width) {
     out += fmt::format("\n{}", table);
   out +=
       reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging, width);
+  out += reasons_text(summary,
+                      ranking.wrong.size() == 1 ? "reaches its end, with wrong results"
+                                                : "reach their end, with wrong results",
+                      ranking.wrong, width);
   out += reasons_text(summary, "refused", ranking.refused, width);
-  out += reasons_text(summary, "failed, and are tried again next time", ranking.failed, width);
+  out += reasons_text(summary, "failed, to be tried again next time", ranking.failed, width);
   return out;
 }
 
@@ -265,11 +270,9 @@ std::string sweep_json(const Summary& summary) {
   out["interrupted"] = summary.interrupted;
   out["objective"] = sim::to_string(summary.goal.objective);
   if (summary.goal.memory_limit) out["memory_limit_bytes"] = *summary.goal.memory_limit;
-  out["counts"] = {{"ok", ranking.fitting.size()},
-                   {"does-not-fit", ranking.too_large.size()},
-                   {"hangs", ranking.hanging.size()},
-                   {"refused", ranking.refused.size()},
-                   {"failed", ranking.failed.size()}};
+  out["counts"] = {{"ok", ranking.fitting.size()},      {"does-not-fit", ranking.too_large.size()},
+                   {"hangs", ranking.hanging.size()},   {"wrong", ranking.wrong.size()},
+                   {"refused", ranking.refused.size()}, {"failed", ranking.failed.size()}};
   out["rows"] = OrderedJson::array();
   for (const std::size_t i : sorted(ranking)) {
     const sim::Row& row = summary.rows[i];

@@ -13,7 +13,10 @@
 
 #include "base/files/write_file.h"
 #include "reports/forecasts/simulated_job.h"
+#include "trace/spread.h"
+#include "verify/report.h"
 #include "verify/rules/rules.h"
+#include "verify/verify.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -40,6 +43,11 @@ std::string reason_of(const Error& error) {
     out += after_break ? ' ' : c;
   }
   return out;
+}
+
+// Errors come first in a report.
+bool shows_errors(const verify::Report& report) {
+  return !report.findings.empty() && report.findings.front().severity == verify::Severity::error;
 }
 
 }  // namespace
@@ -178,20 +186,24 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
     derived.ranks = std::move(*again);
   }
   derived.was_timed = true;
-  std::optional<verify::Report> hang;
+  // How ranks share their samples is the same at all points, and at some they are too few.
+  for (trace::RankTrace& rank : derived.ranks.run.ranks) trace::forget_samples(rank);
+  verify::Report report;
   const Result<sim::TimedScenario> timed = book_.without([&] {
     Result<sim::TimedScenario> result =
         sim::time_scenario(derived.scenario,
                            {std::move(derived.ranks.run), std::move(derived.ranks.costs),
                             derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
                            *machine);
-    if (result && !result->forecast) hang = reports::judge_hang(result->simulated, result->run);
+    if (result)
+      report = result->forecast ? verify::verify(result->run)
+                                : reports::judge_hang(result->simulated, result->run);
     return result;
   });
   if (!timed) return refused(timed.error());
-  if (hang) {
-    out.outcome = sim::Outcome::hangs;
-    out.reason = reason_of(*hang);
+  if (!timed->forecast || shows_errors(report)) {
+    out.outcome = timed->forecast ? sim::Outcome::wrong : sim::Outcome::hangs;
+    out.reason = reason_of(report);
     return out;
   }
   const sim::ScenarioForecast& forecast = *timed->forecast;

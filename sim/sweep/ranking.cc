@@ -55,6 +55,9 @@ Ranking rank(const std::vector<Row>& rows, const Goal& goal) {
       case Outcome::hangs:
         out.hanging.push_back(i);
         break;
+      case Outcome::wrong:
+        out.wrong.push_back(i);
+        break;
       case Outcome::refused:
         out.refused.push_back(i);
         break;

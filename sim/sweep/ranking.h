@@ -36,9 +36,9 @@ bool fits(const Row& row, const Goal& goal);
 Score score(const Row& row, const Goal& goal);
 
 struct Ranking {
-  std::vector<std::size_t> fitting;                   // into the rows; best first
-  std::vector<std::size_t> too_large;                 // least memory first
-  std::vector<std::size_t> hanging, refused, failed;  // as they came
+  std::vector<std::size_t> fitting;                          // into the rows; best first
+  std::vector<std::size_t> too_large;                        // least memory first
+  std::vector<std::size_t> hanging, wrong, refused, failed;  // as they came
   // By row: true if no other row that fits is at least as good in objective, memory per rank and
   // number of ranks, and better in one of them.
   std::vector<bool> on_front;

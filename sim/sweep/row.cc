@@ -15,8 +15,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::array<Outcome, 4> kOutcomes = {Outcome::trains, Outcome::hangs, Outcome::refused,
-                                              Outcome::failed};
+constexpr std::array kOutcomes = {Outcome::trains, Outcome::hangs, Outcome::wrong, Outcome::refused,
+                                  Outcome::failed};
 constexpr int kDeepest = 40;  // a scenario's values are nested 32 deep at most
 // The `verdict` of a row that trains.
 constexpr std::string_view kFits = "ok";
@@ -81,6 +81,8 @@ std::string_view to_string(Outcome outcome) {
       return "trains";
     case Outcome::hangs:
       return "hangs";
+    case Outcome::wrong:
+      return "wrong";
     case Outcome::refused:
       return "refused";
     case Outcome::failed:

@@ -15,6 +15,7 @@ namespace lockstep::sim {
 enum class Outcome : std::uint8_t {
   trains,   // it has a step time; whether it fits is another question
   hangs,    // no schedule can continue
+  wrong,    // it reaches its end, but its calls pair wrongly
   refused,  // an impossible plan, or one that cannot be derived
   failed,   // the worker was killed; another attempt may succeed
 };

@@ -101,6 +101,14 @@ TEST_F(Sweep, WhatHangsIsARowAndWhereAllHangTheStatusSaysSo) {
   EXPECT_EQ(sweep(shipped("modality/manual_hang_bad"), {"--vary", "remedy=none"}), 1) << log();
 }
 
+TEST_F(Sweep, WhatPairsTheWrongTensorsIsNoPlanThatTrains) {
+  EXPECT_EQ(sweep(shipped("modality/manual_silent_bad"), {"--vary", "remedy=none,dummy-image"}), 0)
+      << log();
+  EXPECT_EQ(json()["counts"]["wrong"], 1);
+  EXPECT_EQ(json()["counts"]["ok"], 1);
+  EXPECT_THAT(log(), AllOf(HasSubstr("1 reaches its end"), HasSubstr("modality-divergence")));
+}
+
 TEST_F(Sweep, AFasterLinkIsTimedAndNotDerivedAgain) {
   const std::string scenario = job("ranks: 16\nstrategy: ddp\n");
   ASSERT_EQ(sweep(scenario, {"--vary", "machine.links.1.speed=0.0625..64*2"}), 0) << log();

@@ -33,8 +33,9 @@ TEST(Ranking, SortsByTheObjectiveAndMarksTheFront) {
   EXPECT_THAT(by_samples.hanging, ElementsAre(5));
   EXPECT_THAT(by_samples.refused, ElementsAre(6, 7));
   EXPECT_THAT(by_samples.failed, ElementsAre(8));
+  EXPECT_THAT(by_samples.wrong, ElementsAre(9));
   EXPECT_THAT(by_samples.on_front,
-              ElementsAre(true, true, true, false, false, false, false, false, false));
+              ElementsAre(true, true, true, false, false, false, false, false, false, false));
   EXPECT_THAT(rank(s.rows, {Objective::step_time, std::nullopt}).fitting, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second_per_rank, std::nullopt}).fitting,
               ElementsAre(0, 1, 2, 3));
@@ -57,10 +58,11 @@ TEST(Ranking, WhatFitsScoresBetterThanWhatDoesNotAndThatThanTheRest) {
 TEST(SweepText, HasTheTableAndTheReasons) {
   const std::string text = reports::sweep_text(small_sweep());
   EXPECT_THAT(widths(text), Each(Le(80U))) << text;
-  EXPECT_THAT(text, AllOf(HasSubstr("9 of 9 points"), HasSubstr("2 × ranks should be even"),
-                          HasSubstr("1 hangs"), HasSubstr("modality-divergence"),
-                          HasSubstr("does not fit: 1 plan"), HasSubstr("* Pareto front"),
-                          Not(HasSubstr("\x1b")), Not(HasSubstr("exhaustive"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("10 of 10 points"), HasSubstr("2 × ranks should be even"),
+                          HasSubstr("1 hangs"), HasSubstr("1 reaches its end, with wrong results"),
+                          HasSubstr("modality-divergence"), HasSubstr("does not fit: 1 plan"),
+                          HasSubstr("* Pareto front"), Not(HasSubstr("\x1b")),
+                          Not(HasSubstr("exhaustive"))));
   EXPECT_LT(text.find("fsdp"), text.find("manual"));
 }
 
@@ -84,7 +86,7 @@ TEST(SweepText, SaysThatASearchIsNotExhaustive) {
   s.exhaustive = false;
   s.seed = 7;
   s.grid_points = 12'000;
-  EXPECT_THAT(reports::sweep_text(s), AllOf(HasSubstr("9 of 12,000 points"), HasSubstr("seed 7"),
+  EXPECT_THAT(reports::sweep_text(s), AllOf(HasSubstr("10 of 12,000 points"), HasSubstr("seed 7"),
                                             HasSubstr("not exhaustive")));
 }
 
@@ -161,7 +163,7 @@ TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
 
 TEST(SweepCsv, HasALineForEachRow) {
   const std::string csv = reports::sweep_csv(small_sweep());
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 10);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 11);
   EXPECT_THAT(csv, AllOf(HasSubstr("machine,ranks,strategy,verdict,pareto,"),
                          HasSubstr("machines/h100.yaml,4,ddp,ok,yes,4,0.011,380,95,"),
                          HasSubstr("does-not-fit,no,8"), HasSubstr("refused,no,,,,,,,ranks")));
@@ -171,7 +173,8 @@ TEST(SweepJson, HasEverything) {
   const auto json = nlohmann::json::parse(reports::sweep_json(small_sweep()));
   EXPECT_EQ(json["counts"]["ok"], 4);
   EXPECT_EQ(json["counts"]["does-not-fit"], 1);
-  EXPECT_EQ(json["rows"].size(), 9U);
+  EXPECT_EQ(json["counts"]["wrong"], 1);
+  EXPECT_EQ(json["rows"].size(), 10U);
   EXPECT_EQ(json["rows"][0]["values"]["strategy"], "ddp");
   EXPECT_EQ(json["rows"][0]["pareto"], true);
   EXPECT_EQ(json["rows"][4]["verdict"], "does-not-fit");
@@ -248,7 +251,7 @@ TEST(SweepHtml, OfManyPlansIsBounded) {
     s.rows.push_back(plan_row(4, "s" + std::to_string(i), 20, 100 - i / 100.0, 60));
   const std::string page = reports::sweep_html(s);
   EXPECT_LT(page.size(), 1'100'000U);
-  EXPECT_THAT(page, HasSubstr("4,009 more: --output csv=FILE has them all"));
+  EXPECT_THAT(page, HasSubstr("4,010 more: --output csv=FILE has them all"));
 }
 
 TEST(SweepHtml, OfNothingThatTrainsHasNoChart) {

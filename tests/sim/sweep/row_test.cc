@@ -29,10 +29,12 @@ TEST(Row, IsReadAsItWasWritten) {
   hangs.outcome = Outcome::hangs;
   hangs.reason = "modality-divergence: \"so\"\n\x01\xff";
   hangs.ranks = 4;
+  Row wrong = hangs;
+  wrong.outcome = Outcome::wrong;
   Row refused = hangs;
   refused.outcome = Outcome::refused;
   refused.ranks = 0;
-  for (const Row& row : {trains(), hangs, refused}) {
+  for (const Row& row : {trains(), hangs, wrong, refused}) {
     const std::string line = row_line(row, true);
     EXPECT_EQ(line.find('\n'), line.size() - 1);
     const auto read = parse_row(line.substr(0, line.size() - 1));

@@ -36,7 +36,7 @@ inline reports::Summary small_sweep() {
   reports::Summary out;
   out.scenario = "a job";
   out.keys = {"ranks", "strategy"};
-  out.grid_points = 9;
+  out.grid_points = 10;
   out.rows = {plan_row(2, "ddp", 10, 200, 40),
               plan_row(4, "ddp", 11, 380, 40),
               plan_row(4, "fsdp", 12, 350, 20),
@@ -45,7 +45,8 @@ inline reports::Summary small_sweep() {
               broken(Outcome::hangs, "modality-divergence: rank 1 never came"),
               broken(Outcome::refused, "ranks should be even\x1b[31m"),
               broken(Outcome::refused, "ranks should be even\x1b[31m"),
-              broken(Outcome::failed, "the worker was killed by SIGKILL")};
+              broken(Outcome::failed, "the worker was killed by SIGKILL"),
+              broken(Outcome::wrong, "modality-divergence: rank 0 summed another tensor")};
   return out;
 }
 

@@ -1,0 +1,137 @@
+// Who deviates in a pair, or in a group of which half does each: what tells, and what does not.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Ties, ATieHasBothReadings) {
+  const Report tie =
+      verify(program({"barrier; all_reduce n=8 async open; clean", "barrier; clean"}));
+  ASSERT_FALSE(tie.findings.empty());
+  EXPECT_TRUE(tie.findings[0].culprits.empty());
+  EXPECT_THAT(
+      tie.findings[0].message,
+      HasSubstr("and rank 1 did not: either rank 1 left it out, or rank 0 made one too many"));
+}
+
+// What differs later in the group follows from it, although it seems to name one of the two.
+TEST(Ties, ATieIsOneFinding) {
+  const Report report = verify(program(
+      {"all_reduce n=2; all_reduce n=20; all_reduce n=32; all_reduce n=32; all_reduce n=6 open; "
+       "hung",
+       "all_reduce n=2; all_reduce n=596; all_reduce n=288; all_reduce n=32; all_reduce n=7 open; "
+       "hung"}));
+  EXPECT_EQ(report.findings.size(), 1U);
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+}
+
+// After "a b a" a round may end or begin again: one round does not show which.
+TEST(Ties, ARoundThatBeginsAsItEndsIsNoHabit) {
+  const std::string round = "all_reduce n=32; all_gather n=8; all_reduce n=32; ";
+  EXPECT_EQ(judge({round + "all_reduce n=32; all_gather n=8 open; hung",
+                   round + "all_reduce n=32; all_reduce n=32 open; hung"})
+                .find("culprits"),
+            std::string::npos);
+  // Two rounds do.
+  EXPECT_THAT(judge({round + round + "all_reduce n=32; all_gather n=8 open; hung",
+                     round + round + "all_reduce n=32; all_reduce n=32 open; hung"}),
+              HasSubstr("culprits=1"));
+}
+
+// Texts have lengths of their own, so that the past does not tell which of two ranks left a loop
+// too early or too late. Where the lengths are equal, it does.
+TEST(Ties, OfTwoWhoseLoopsVaryNobodyIsNamed) {
+  const auto step = [](int number, int calls) {
+    std::string out;
+    for (int i = 0; i < calls; ++i) out += fmt::format("all_reduce n=2 step={}; ", number);
+    return out;
+  };
+  const auto pair = [&](const std::string& past) {
+    return judge({past + step(3, 4) + step(4, 1) + "all_reduce n=2 step=4 open; hung",
+                  past + step(3, 2) + step(4, 4) + "hung"});
+  };
+  EXPECT_THAT(pair(step(0, 2) + step(1, 4) + step(2, 2)), Not(HasSubstr("culprits")));
+  EXPECT_THAT(pair(step(0, 4) + step(1, 4) + step(2, 4)), HasSubstr("culprits=1"));
+}
+
+// Four pairs of tensor parallelism, two in each stage of a pipeline. In the first step, rank 1
+// leaves out a call. After that it issues what the pairs of the other stage do, which are more than
+// those of its own.
+TEST(Ties, OnlyGroupsOfOneStageShowWhatIsUsual) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 8; ++r) {
+    const bool first_stage = r % 4 < 2;
+    const std::string group = fmt::format("tp{}", r / 2);
+    const auto reduce = [&](const char* what, int line) {
+      return fmt::format("all_reduce g={} n=5 what={} at=tp.py:{}; ", group, what, line);
+    };
+    const int peer = first_stage ? r + 2 : r - 2;
+    const std::string act = reduce("act", 1), grad = reduce("grad", 2);
+    const std::string send = fmt::format("send peer={} n=3; ", peer);
+    const std::string recv = fmt::format("recv peer={} n=3; ", peer);
+    std::string calls =
+        fmt::format("backend nccl; group {} {},{}; ", group, r / 2 * 2, r / 2 * 2 + 1);
+    if (first_stage) {
+      calls += act + send + (r == 1 ? "" : act) + send + recv + grad + recv;
+      calls += r == 0 ? fmt::format("all_reduce g={} n=5 what=grad at=tp.py:2 open; hung", group)
+                      : grad + "clean";
+    } else {
+      calls += recv + act + grad + send + recv + act + grad + send + "clean";
+    }
+    ranks.push_back(calls);
+  }
+  EXPECT_THAT(judge(ranks), HasSubstr("missing-collective error observed culprits=1"));
+}
+
+TEST(Ties, ATieNamesNobody) {
+  EXPECT_EQ(judge({"all_reduce n=8 redop=sum; clean", "all_reduce n=8 redop=max; clean"}),
+            "redop-mismatch error observed group=world seq=0\nverdict findings");
+}
+
+TEST(Ties, OfTwoTheOneThatLeftItsHabitDeviates) {
+  const std::string usual =
+      "all_reduce n=8 redop=sum; barrier; all_reduce n=8 redop=sum; barrier; ";
+  EXPECT_EQ(judge({usual + "all_reduce n=8 redop=max; barrier; clean",
+                   usual + "all_reduce n=8 redop=sum; barrier; clean"}),
+            "redop-mismatch error observed culprits=0 group=world seq=4\nverdict findings");
+}
+
+// DDP arranges its buckets once, after the first step, so two reductions follow each other first
+// after the second one. That is not a reason to think that rank 1 should have come to a barrier.
+TEST(Ties, WhatComesOnceIsNoHabit) {
+  const std::string steps =
+      "all_reduce n=8 at=t.py:3; broadcast n=2 root=0 at=t.py:3; all_reduce n=8 at=t.py:3; ";
+  EXPECT_THAT(judge({steps + "barrier at=t.py:9 open; hung",
+                     steps + "all_reduce n=8 at=t.py:3 open; hung"}),
+              HasSubstr("op-mismatch error proven culprits=0 group=world seq=3"));
+}
+
+// Of the two ranks of a group nothing tells which one left out the call; of all ranks of the job,
+// one left out another one just after.
+TEST(Ties, ARankThatDeviatesFromMostDeviatesInItsPairToo) {
+  const auto rank = [](const std::string& group, bool leaves_out) {
+    const std::string own = group.substr(0, group.find(' '));
+    const std::string pair = fmt::format("all_reduce g={} n=8; ", own);
+    const std::string all = "all_reduce n=1; ";
+    const std::string sized = fmt::format("all_reduce g={} n=9; all_reduce n=2; ", own);
+    return "group " + group + "; " + (leaves_out ? "" : pair + all) + sized + "hung";
+  };
+  const std::string said = judge(
+      {rank("a 0,1", false), rank("a 0,1", true), rank("b 2,3", false), rank("b 2,3", false)});
+  EXPECT_THAT(said, HasSubstr("culprits=1"));
+  EXPECT_THAT(said, Not(HasSubstr("culprits=0")));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

@@ -354,7 +354,8 @@ std::vector<std::size_t> sequences_of(const std::vector<Piece>& pieces, std::siz
   std::vector<std::int64_t> room(count, length);
   std::vector<std::size_t> out;
   out.reserve(pieces.size());
-  for (const Piece& piece : pieces) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
     for (; !too_full.empty() && too_full.top().room >= piece.kept; too_full.pop())
       with_room.emplace(too_full.top().load, too_full.top().index);
     if (with_room.empty()) return {};
@@ -362,7 +363,11 @@ std::vector<std::size_t> sequences_of(const std::vector<Piece>& pieces, std::siz
     with_room.pop();
     room[best] -= piece.kept;
     out.push_back(best);
-    too_full.push({room[best], least + piece.load, best});
+    // Most have room for the next piece, too, and need not go through `too_full`.
+    if (i + 1 < pieces.size() && room[best] >= pieces[i + 1].kept)
+      with_room.emplace(least + piece.load, best);
+    else
+      too_full.push({room[best], least + piece.load, best});
   }
   return out;
 }

@@ -179,30 +179,76 @@ bool can_diverge(const MultimodalPlan& plan) {
   return std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items);
 }
 
-// By plan: in how many of the steps from `first` to before `end` its ranks diverge.
-std::vector<Result<HangCount>> count_hangs(const std::vector<MultimodalPlan>& plans,
-                                           std::int64_t first, std::int64_t end) {
-  std::vector<Result<HangCount>> out(plans.size(), Result<HangCount>(HangCount{}));
-  std::vector<const MultimodalPlan*> drawn;
-  for (const MultimodalPlan& plan : plans)
-    if (can_diverge(plan)) drawn.push_back(&plan);
-  const std::vector<DrawnTogether> together = drawn_together(drawn);
-  for (std::int64_t step = first; step < end; ++step)
-    arrange_each(drawn, together, static_cast<std::uint64_t>(step),
+// Counts, for each of several plans, the steps in which its ranks diverge. What was dealt `before`
+// is not dealt again; what is goes to `keep`, if there is one (it may be the same).
+class HangCounter {
+ public:
+  HangCounter(const std::vector<MultimodalPlan>& plans, const DealtBefore& before,
+              DealtBefore* keep)
+      : plans_(plans), counts_(plans.size(), Result<HangCount>(HangCount{})) {
+    for (const MultimodalPlan& plan : plans)
+      if (can_diverge(plan)) drawn_.push_back(&plan);
+    together_ = drawn_together(drawn_);
+    // Plans are compared here once for all steps: they may have long manifests.
+    before_.resize(drawn_.size(), nullptr);
+    keep_.resize(drawn_.size(), nullptr);
+    for (const DrawnTogether& one : together_)
+      for (const std::vector<std::size_t>& alike : one.dealt) {
+        if (keep != nullptr) keep_[alike[0]] = &keep->add(*drawn_[alike[0]]);
+        before_[alike[0]] = before.find(*drawn_[alike[0]]);
+      }
+  }
+
+  void count(std::int64_t step) {
+    const auto at = static_cast<std::size_t>(step);
+    std::vector<DrawnTogether> unknown;
+    for (const DrawnTogether& one : together_) {
+      DrawnTogether rest{{}, one.drawn_by};
+      for (const std::vector<std::size_t>& alike : one.dealt) {
+        const DealtBefore::Steps* const steps = before_[alike[0]];
+        if (steps != nullptr && at < steps->size() && (*steps)[at])
+          count_alike(alike, *(*steps)[at], step);
+        else
+          rest.dealt.push_back(alike);
+      }
+      if (!rest.dealt.empty()) unknown.push_back(std::move(rest));
+    }
+    arrange_each(drawn_, unknown, static_cast<std::uint64_t>(step),
                  [&](const std::vector<std::size_t>& alike, const Result<DealtStep>& dealt) {
-                   const DealtItems items = dealt ? items_of(*dealt) : DealtItems{};
-                   for (const std::size_t i : alike) {
-                     Result<HangCount>& count =
-                         out[static_cast<std::size_t>(drawn[i] - plans.data())];
-                     if (!count) continue;
-                     if (dealt)
-                       count_step(*drawn[i], items, step, *count);
-                     else
-                       count = dealt.error();
+                   if (!dealt) {
+                     for (const std::size_t i : alike)
+                       if (count_of(i)) count_of(i) = dealt.error();
+                     return;
                    }
+                   DealtItems items = items_of(*dealt);
+                   count_alike(alike, items, step);
+                   DealtBefore::Steps* const kept = keep_[alike[0]];
+                   if (kept == nullptr) return;
+                   if (kept->size() <= at) kept->resize(at + 1);
+                   (*kept)[at] = std::move(items);
                  });
-  return out;
-}
+  }
+
+  // By plan, of the steps so far.
+  const std::vector<Result<HangCount>>& counts() const { return counts_; }
+
+ private:
+  Result<HangCount>& count_of(std::size_t drawn) {
+    return counts_[static_cast<std::size_t>(drawn_[drawn] - plans_.data())];
+  }
+  void count_alike(const std::vector<std::size_t>& alike, const DealtItems& items,
+                   std::int64_t step) {
+    for (const std::size_t i : alike)
+      if (Result<HangCount>& count = count_of(i)) count_step(*drawn_[i], items, step, *count);
+  }
+
+  const std::vector<MultimodalPlan>& plans_;
+  std::vector<const MultimodalPlan*> drawn_;  // those that can diverge
+  std::vector<DrawnTogether> together_;
+  std::vector<const DealtBefore::Steps*> before_;  // of the first of plans that deal alike
+  std::vector<DealtBefore::Steps*> keep_;          // the same
+  std::vector<Result<HangCount>> counts_;
+};
 
 std::optional<ModalityDivergence> divergence_of(const HangCount& count, std::int64_t steps) {
   if (count.hang == 0) return std::nullopt;
@@ -260,10 +306,26 @@ bool order_matters(const MultimodalPlan& plan, std::size_t encoder) {
   return gathers_beside_llm(plan.encoders[encoder]) && (gather > 1 || replicas_that_meet(plan) > 1);
 }
 
+const DealtBefore::Steps* DealtBefore::find(const MultimodalPlan& plan) const {
+  const auto found = std::find_if(plans_.begin(), plans_.end(),
+                                  [&](const OfPlan& one) { return deals_alike(one.by, plan); });
+  return found == plans_.end() ? nullptr : &found->steps;
+}
+
+DealtBefore::Steps& DealtBefore::add(const MultimodalPlan& plan) {
+  const auto found = std::find_if(plans_.begin(), plans_.end(),
+                                  [&](const OfPlan& one) { return deals_alike(one.by, plan); });
+  if (found != plans_.end()) return found->steps;
+  plans_.push_back({plan, {}});
+  return plans_.back().steps;
+}
+
 std::vector<Result<std::optional<ModalityDivergence>>> check_each(
-    const std::vector<MultimodalPlan>& plans, std::int64_t steps) {
+    const std::vector<MultimodalPlan>& plans, std::int64_t steps, const DealtBefore& before) {
   std::vector<Result<std::optional<ModalityDivergence>>> out;
-  for (const Result<HangCount>& count : count_hangs(plans, 0, steps)) {
+  HangCounter counter(plans, before, nullptr);
+  for (std::int64_t step = 0; step < steps; ++step) counter.count(step);
+  for (const Result<HangCount>& count : counter.counts()) {
     if (count)
       out.emplace_back(divergence_of(*count, steps));
     else
@@ -327,34 +389,35 @@ Result<std::optional<ModalityDivergence>> ModalityChecks::check(const Multimodal
 }
 
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
-                                                           std::int64_t steps, bool remedies) {
-  if (!remedies) return check_each({plan}, steps)[0];
+                                                           std::int64_t steps, bool remedies,
+                                                           DealtBefore* dealt) {
+  DealtBefore own;
+  DealtBefore& kept = dealt == nullptr ? own : *dealt;
   // Up to the first step that hangs, nobody knows whether remedies matter.
-  HangCount count;
-  std::int64_t step = 0;
-  while (step < steps && count.hang == 0) {
-    const Result<HangCount> one = count_hangs({plan}, step, step + 1)[0];
-    if (!one) return one.error();
-    count = *one;
-    ++step;
+  const std::vector<MultimodalPlan> alone = {plan};
+  HangCounter planned(alone, kept, &kept);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    planned.count(step);
+    const Result<HangCount>& count = planned.counts()[0];
+    if (!count) return count.error();
+    if (remedies && count->hang > 0) break;
   }
-  if (count.hang == 0) return std::optional<ModalityDivergence>();
+  HangCount count = *planned.counts()[0];
+  if (count.hang == 0 || !remedies) return divergence_of(count, steps);
   std::vector<Remedy> changes = remedies_of(plan, count.encoder);
   std::vector<MultimodalPlan> plans;
   plans.reserve(changes.size() + 1);
   for (const Remedy& change : changes) plans.push_back(change.with);
-  const std::vector<Result<HangCount>> before = count_hangs(plans, 0, step);
   plans.push_back(plan);
-  const std::vector<Result<HangCount>> after = count_hangs(plans, step, steps);
-  if (!after.back()) return after.back().error();
-  count.hang += after.back()->hang;
-  std::optional<ModalityDivergence> out = divergence_of(count, steps);
+  HangCounter counter(plans, kept, &kept);
+  for (std::int64_t step = 0; step < steps; ++step) counter.count(step);
+  const std::vector<Result<HangCount>>& counts = counter.counts();
+  if (!counts.back()) return counts.back().error();
+  std::optional<ModalityDivergence> out = divergence_of(*counts.back(), steps);
   for (std::size_t i = 0; i < changes.size(); ++i) {
-    for (const auto* counted : {&before[i], &after[i]})
-      if (!*counted) return counted->error();
-    out->remedies.push_back(
-        {std::move(changes[i].what),
-         static_cast<double>(before[i]->hang + after[i]->hang) / static_cast<double>(steps)});
+    if (!counts[i]) return counts[i].error();
+    out->remedies.push_back({std::move(changes[i].what),
+                             static_cast<double>(counts[i]->hang) / static_cast<double>(steps)});
   }
   return out;
 }

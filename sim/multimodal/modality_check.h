@@ -9,7 +9,9 @@
 // judges it, in the words of a real hang.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,15 +42,31 @@ struct ModalityDivergence {
 // between calls of the LLM, or of another encoder, in which they wait for each other.
 bool order_matters(const MultimodalPlan& plan, std::size_t encoder);
 
-// Draws `steps` steps; with `remedies` as many again for each. Empty: no step diverges. Errors:
-// draw_sequences()'s.
+// The items of steps that were dealt once: drawing and dealing them takes longer than all else.
+class DealtBefore {
+ public:
+  using Steps = std::vector<std::optional<DealtItems>>;
+  // Of plans that deal as this one, by step. Null: there is none. They stay where they are.
+  const Steps* find(const MultimodalPlan& plan) const;
+  Steps& add(const MultimodalPlan& plan);  // or those that there are
+
+ private:
+  struct OfPlan {
+    MultimodalPlan by;
+    Steps steps;
+  };
+  std::deque<OfPlan> plans_;
+};
+
+// Draws `steps` steps; with `remedies` as many again for each, and what was dealt is added to
+// `dealt`. Empty: no step diverges. Errors: draw_sequences()'s.
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
-                                                           std::int64_t steps,
-                                                           bool remedies = true);
+                                                           std::int64_t steps, bool remedies = true,
+                                                           DealtBefore* dealt = nullptr);
 // The same of several plans, without remedies. What they draw or deal alike is drawn and dealt
-// once.
+// once, and what was dealt before is not again.
 std::vector<Result<std::optional<ModalityDivergence>>> check_each(
-    const std::vector<MultimodalPlan>& plans, std::int64_t steps);
+    const std::vector<MultimodalPlan>& plans, std::int64_t steps, const DealtBefore& before = {});
 
 // The same of one plan after another, as a sweep has them: what plans deal alike is dealt once, as
 // long as it is among what was used last, of all together some 100 MB.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -217,6 +218,7 @@ MultimodalForecast forecast_of(const MultimodalPlan& plan, const Calibration& ca
 std::vector<Result<MultimodalForecast>> forecast_each(const std::vector<MultimodalPlan>& plans,
                                                       const Calibration& calibration) {
   std::vector<Result<CostParameters>> costs;
+  costs.reserve(plans.size());
   for (const MultimodalPlan& plan : plans) costs.push_back(cost_of(plan, calibration));
   std::vector<PricedPlan> priced;
   for (std::size_t i = 0; i < plans.size(); ++i)
@@ -246,10 +248,12 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
                                            const Calibration& calibration) {
   Result<MultimodalForecast> out = forecast_times(plan, calibration);
   if (!out) return out;
+  const auto dealt = std::make_shared<DealtBefore>();
   Result<std::optional<ModalityDivergence>> divergence =
-      check_modalities(plan, steps_checked(plan));
+      check_modalities(plan, steps_checked(plan), true, dealt.get());
   if (!divergence) return divergence.error();
   out->divergence = std::move(*divergence);
+  out->dealt = dealt;
   return out;
 }
 
@@ -429,7 +433,9 @@ std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
   for (const PlanChange& change : changes)
     if (change.refused.empty()) possible.push_back(change.plan);
   // No change alters the batch, so as many steps are checked of each.
-  const auto checked = check_each(possible, steps_checked(forecast.plan));
+  const DealtBefore nothing;
+  const auto checked = check_each(possible, steps_checked(forecast.plan),
+                                  forecast.dealt ? *forecast.dealt : nothing);
   const auto forecasts = forecast_each(possible, forecast.calibration);
   std::vector<Alternative> out = {
       row_of("as planned", forecast, probability_of(forecast.divergence))};

@@ -7,6 +7,7 @@
 // with steps of equal work: see LostTime.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,6 +78,7 @@ struct MultimodalForecast {
   std::size_t fullest = 0;                       // index in it
   MemoryNeed need;                               // of the fullest
   std::optional<ModalityDivergence> divergence;  // the plan can hang
+  std::shared_ptr<const DealtBefore> dealt;      // to find that out; null: not kept
   std::optional<PlanForecast::Goodput> goodput;  // if the plan says how often GPUs fail
 
   std::vector<std::string> basis() const;

@@ -105,6 +105,7 @@ TEST(ModalityCheck, CountsAsTheItemsAreDealt) {
           }
   const auto together = check_each(plans, kSteps);
   ModalityChecks checks;
+  DealtBefore dealt;
   std::int64_t some = 0;
   for (std::size_t p = 0; p < plans.size(); ++p) {
     std::int64_t hang = 0, first = -1;
@@ -115,7 +116,11 @@ TEST(ModalityCheck, CountsAsTheItemsAreDealt) {
     const auto alone = check(plans[p], kSteps);
     const auto in_turn = checks.check(plans[p], kSteps);
     ASSERT_TRUE(in_turn) << in_turn.error().str();
-    for (const auto& found : {*together[p], alone, *in_turn}) {
+    // With what was dealt for the plans before it, and then with what was dealt for itself.
+    const auto after_others = check_modalities(plans[p], kSteps, true, &dealt);
+    ASSERT_TRUE(after_others) << after_others.error().str();
+    const auto again = check_each({plans[p]}, kSteps, dealt);
+    for (const auto& found : {*together[p], alone, *in_turn, *after_others, *again[0]}) {
       EXPECT_EQ(found ? found->probability : 0, static_cast<double>(hang) / kSteps) << names[p];
       EXPECT_EQ(found ? static_cast<std::int64_t>(found->first) : -1, first) << names[p];
     }

@@ -1,13 +1,11 @@
-// How fast the simulator is, on jobs that others were measured on (user seconds, one core):
+// How fast the simulator is, without reading and writing:
 //
-//   message level   ring all-reduce of 1 MiB over 1,024 ranks, 2,095,104 messages:
-//                   LogGOPSim 0.95, ASTRA-sim 2.5-3.5 (analytical), SimGrid SMPI 160 (wall)
-//   collectives     64 ranks x 100 x (50 us of work, ring all-reduce of 16 MiB):
-//                   ASTRA-sim 0.62-0.87
+//   message level   ring all-reduce of 1 MiB over 1,024 ranks, 2,095,104 messages
+//   collectives     64 ranks x 100 x (50 us of work, ring all-reduce of 16 MiB)
 //   network         4,096 ranks in eight rings over full uplinks, 100 x (work, all-reduce)
 //   programs        16,384 ranks x 2,000 operations, all ranks different, and all ranks alike
 //
-// Peers were run on a machine of the same kind; the first two give their results to the picosecond.
+// The first two beside other simulators, as programs: against_peers.
 #include <cstdint>
 #include <utility>
 #include <vector>

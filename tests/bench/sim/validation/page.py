@@ -24,12 +24,14 @@ SECTIONS = {
     "known-answers": "Known answers",
     "runs": "Step times, against real runs",
     "tables": "Published measurements",
+    "peers": "What other predictors report",
     "recorded": "Recorded jobs, replayed",
     "verdicts": "Does it hang? Against real runs",
     "sequences": "What is called, event for event",
 }
 NOT_YET = "Not measured yet: `scripts/validate-simulator{option}` does it.\n"
-OPTIONS = {"runs": " --runs", "tables": " --tables FOLDER", "recorded": " --profiles FOLDER"}
+OPTIONS = {"runs": " --runs", "tables": " --tables FOLDER",
+           "peers": " --tables FOLDER", "recorded": " --profiles FOLDER"}
 
 
 def sections(text):

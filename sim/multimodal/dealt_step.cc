@@ -133,26 +133,63 @@ Result<std::vector<TrainingSequence>> draw_step(const MultimodalPlan& plan, std:
   return draw_sequences(plan.data, sequence_shape(plan), plan.llm.plan.global_batch, step);
 }
 
-DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn) {
+namespace {
+
+bool packs_again(const MultimodalPlan& plan) {
+  return plan.data.filling == SequenceFilling::packed &&
+         plan.data.arrangement == Arrangement::balanced;
+}
+
+std::vector<TrainingSequence> packed_again(const MultimodalPlan& plan,
+                                           const std::vector<TrainingSequence>& drawn) {
+  return repack(drawn, sequence_shape(plan), [&](const SampleView& sample) {
+    double load = 0;
+    for (const EncoderTower& tower : plan.encoders)
+      for (const std::int32_t size : sample.items[tower.input])
+        load += encoder_flops(tower, plan.llm.model.hidden, size);
+    return load;
+  });
+}
+
+// DealtStep::micro_batches.
+std::vector<std::vector<std::vector<std::size_t>>> micro_batches_of(
+    const MultimodalPlan& plan, const std::vector<TrainingSequence>& sequences) {
   const TrainingPlan& llm = plan.llm.plan;
-  DealtStep out;
-  out.sequences = std::move(drawn);
-  if (plan.data.filling == SequenceFilling::packed &&
-      plan.data.arrangement == Arrangement::balanced)
-    out.sequences = repack(out.sequences, sequence_shape(plan), [&](const SampleView& sample) {
-      double load = 0;
-      for (const EncoderTower& tower : plan.encoders)
-        for (const std::int32_t size : sample.items[tower.input])
-          load += encoder_flops(tower, plan.llm.model.hidden, size);
-      return load;
-    });
   // As drawn, loads do not matter.
   const std::vector<double> loads = plan.data.arrangement == Arrangement::drawn
-                                        ? std::vector<double>(out.sequences.size(), 0)
-                                        : sequence_loads(plan, out.sequences);
-  out.micro_batches = arrange(plan.data.arrangement, loads, static_cast<std::size_t>(llm.data),
-                              static_cast<std::size_t>(llm.micro_batches()));
+                                        ? std::vector<double>(sequences.size(), 0)
+                                        : sequence_loads(plan, sequences);
+  return arrange(plan.data.arrangement, loads, static_cast<std::size_t>(llm.data),
+                 static_cast<std::size_t>(llm.micro_batches()));
+}
+
+DealtItems counted(const std::vector<std::vector<std::vector<std::size_t>>>& dealt,
+                   const std::vector<TrainingSequence>& sequences) {
+  DealtItems out{dealt.size(), dealt[0].size(), {}};
+  out.counts.reserve(out.replicas * out.micro_batches);
+  for (const auto& replica : dealt)
+    for (const std::vector<std::size_t>& micro_batch : replica) {
+      auto& counts = out.counts.emplace_back();
+      for (const std::size_t sequence : micro_batch)
+        for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
+          counts[kind] += static_cast<std::uint32_t>(sequences[sequence].items[kind].size());
+    }
   return out;
+}
+
+}  // namespace
+
+DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn) {
+  DealtStep out;
+  out.sequences = packs_again(plan) ? packed_again(plan, drawn) : std::move(drawn);
+  out.micro_batches = micro_batches_of(plan, out.sequences);
+  return out;
+}
+
+DealtItems deal_items(const MultimodalPlan& plan, const std::vector<TrainingSequence>& drawn) {
+  if (!packs_again(plan)) return counted(micro_batches_of(plan, drawn), drawn);
+  const std::vector<TrainingSequence> packed = packed_again(plan, drawn);
+  return counted(micro_batches_of(plan, packed), packed);
 }
 
 Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step) {
@@ -243,19 +280,6 @@ void arrange_each(
         use(alike, drawn.error());
     }
   }
-}
-
-DealtItems items_of(const DealtStep& step) {
-  DealtItems out{step.micro_batches.size(), step.micro_batches[0].size(), {}};
-  out.counts.reserve(out.replicas * out.micro_batches);
-  for (const auto& replica : step.micro_batches)
-    for (const std::vector<std::size_t>& sequences : replica) {
-      auto& counts = out.counts.emplace_back();
-      for (const std::size_t sequence : sequences)
-        for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
-          counts[kind] += static_cast<std::uint32_t>(step.sequences[sequence].items[kind].size());
-    }
-  return out;
 }
 
 std::vector<ItemsOfUnit> count_items(const MultimodalPlan& plan, const EncoderTower& tower,

@@ -78,7 +78,8 @@ struct DealtItems {
   std::size_t replicas = 0, micro_batches = 0;
   std::vector<std::array<std::uint32_t, kItemKindCount>> counts;
 };
-DealtItems items_of(const DealtStep& step);
+// `drawn`: as for arrange_step(), of which nothing is copied.
+DealtItems deal_items(const MultimodalPlan& plan, const std::vector<TrainingSequence>& drawn);
 
 // The items of ranks that encode together, by micro-batch. They are dealt one each before any rank
 // gets a second one, so that rank i has none exactly where there are at most i.

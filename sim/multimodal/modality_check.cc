@@ -201,32 +201,29 @@ class HangCounter {
 
   void count(std::int64_t step) {
     const auto at = static_cast<std::size_t>(step);
-    std::vector<DrawnTogether> unknown;
     for (const DrawnTogether& one : together_) {
-      DrawnTogether rest{{}, one.drawn_by};
+      // Drawn when the first needs it.
+      std::optional<Result<std::vector<TrainingSequence>>> drawn;
       for (const std::vector<std::size_t>& alike : one.dealt) {
-        const DealtBefore::Steps* const steps = before_[alike[0]];
-        if (steps != nullptr && at < steps->size() && (*steps)[at])
-          count_alike(alike, *(*steps)[at], step);
-        else
-          rest.dealt.push_back(alike);
+        const std::size_t first = alike[0];
+        const DealtBefore::Steps* const before = before_[first];
+        if (before != nullptr && at < before->size() && (*before)[at]) {
+          count_alike(alike, *(*before)[at], step);
+          continue;
+        }
+        if (!drawn) drawn = draw_step(*drawn_[one.drawn_by], static_cast<std::uint64_t>(step));
+        if (!*drawn) {
+          for (const std::size_t i : alike)
+            if (count_of(i)) count_of(i) = drawn->error();
+          continue;
+        }
+        DealtItems items = deal_items(*drawn_[first], **drawn);
+        count_alike(alike, items, step);
+        if (keep_[first] == nullptr) continue;
+        if (keep_[first]->size() <= at) keep_[first]->resize(at + 1);
+        (*keep_[first])[at] = std::move(items);
       }
-      if (!rest.dealt.empty()) unknown.push_back(std::move(rest));
     }
-    arrange_each(drawn_, unknown, static_cast<std::uint64_t>(step),
-                 [&](const std::vector<std::size_t>& alike, const Result<DealtStep>& dealt) {
-                   if (!dealt) {
-                     for (const std::size_t i : alike)
-                       if (count_of(i)) count_of(i) = dealt.error();
-                     return;
-                   }
-                   DealtItems items = items_of(*dealt);
-                   count_alike(alike, items, step);
-                   DealtBefore::Steps* const kept = keep_[alike[0]];
-                   if (kept == nullptr) return;
-                   if (kept->size() <= at) kept->resize(at + 1);
-                   (*kept)[at] = std::move(items);
-                 });
   }
 
   // By plan, of the steps so far.
@@ -365,7 +362,7 @@ Result<const ModalityChecks::Dealt*> ModalityChecks::dealt(const MultimodalPlan&
   for (std::int64_t step = 0; step < steps; ++step) {
     Result<std::vector<TrainingSequence>> drawn = draw_step(plan, static_cast<std::uint64_t>(step));
     if (!drawn) return drawn.error();
-    out.steps.push_back(items_of(arrange_step(plan, std::move(*drawn))));
+    out.steps.push_back(deal_items(plan, *drawn));
   }
   kept_.push_back(std::move(out));
   std::size_t all = 0;

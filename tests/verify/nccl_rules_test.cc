@@ -297,6 +297,22 @@ TEST(NcclRules, AHostThatBlocksInAWaitIsStuck) {
               StartsWith("unequal-iterations error proven culprits=1 group=world seq=1"));
 }
 
+TEST(NcclRules, ARankThatDiedHeldUpTheOldestOpenCallOfItsDevice) {
+  // Its host had issued two calls more, which no device has begun.
+  const std::string done = "all_reduce n=4 async step=0; ";
+  const std::string open = done +
+                           "all_reduce n=8 async open step=1; all_reduce n=4 async open "
+                           "step=1; all_reduce n=8 async open step=1; ";
+  EXPECT_EQ(judge_as_nccl({open + "hung", open + "cut", open + "hung"}),
+            "host-stall error observed culprits=1 group=world seq=1 step=1\nverdict findings");
+  // Where calls block, a rank dies in its last one.
+  const std::string blocking = "backend gloo; " + done +
+                               "all_reduce n=8 step=1; all_reduce n=4 "
+                               "open step=1; ";
+  EXPECT_EQ(summary(verify(program({blocking + "hung", blocking + "cut", blocking + "hung"}))),
+            "host-stall error observed culprits=1 group=world seq=2 step=1\nverdict findings");
+}
+
 TEST(NcclRules, AStragglerThatComesIsHealthy) {
   const std::string rank = "all_reduce n=4 async step=0; all_reduce n=4 async step=1; clean";
   EXPECT_EQ(judge_as_nccl({rank, rank, rank}), "verdict clean");

@@ -73,6 +73,14 @@ std::optional<std::uint32_t> inconsistent_by_most(const Context& context,
   return std::nullopt;
 }
 
+// The call in which the rank died. Its host may have issued many more than its device had begun, so
+// over NCCL it is the oldest that did not complete.
+CallRef open_at_death(const Context& context, std::uint32_t rank) {
+  const Position& position = context.where.positions[rank];
+  const bool queued = context.semantics == CallSemantics::nccl && position.pending != kNoCall;
+  return {rank, queued ? position.pending : position.last_open};
+}
+
 }  // namespace
 
 std::optional<Cause> explain_deaths(const Context& context) {
@@ -115,13 +123,13 @@ std::optional<Cause> explain_deaths(const Context& context) {
   Cause cause;
   cause.finding = make_finding(RuleId::host_stall);
   Finding& f = cause.finding;
-  const CallRef last{dead[0], context.where.positions[dead[0]].last_open};
+  const CallRef inside = open_at_death(context, dead[0]);
   f.message = fmt::format("{} {}", context.describe_ranks(dead),
                           describe_state(context, dead[0], dead.size()));
-  if (last.call != kNoCall) {
-    const trace::Call& call = context.call(last);
-    f.message += fmt::format(", inside {} ({})", context.describe_call(last),
-                             context.describe_location(last, call.seq));
+  if (inside.call != kNoCall) {
+    const trace::Call& call = context.call(inside);
+    f.message += fmt::format(", inside {} ({})", context.describe_call(inside),
+                             context.describe_location(inside, call.seq));
     f.group = printable(context.run.tables.str(call.group));
     f.seq = cause.seq = call.seq;
     if (call.step != trace::kNone) f.step = cause.step = call.step;

@@ -20,12 +20,14 @@ Calls calls_of(const DeviceOutcome& outcome) {
     out.ranks.emplace_back();
     out.raised.push_back(rank.end == "exception");
     out.open.push_back(nullptr);
+    out.oldest.push_back(nullptr);
     out.waits.push_back(false);
     for (const Entry& e : rank.entries) {
       out.ranks.back().push_back(&e.call);
       if (e.state != Entry::State::completed) out.waits.back() = true;
-      const bool is_open = e.state != Entry::State::completed && !e.point_to_point;
-      if (is_open && out.open.back() == nullptr) out.open.back() = &e.call;
+      if (e.state == Entry::State::completed) continue;
+      if (out.oldest.back() == nullptr) out.oldest.back() = &e.call;
+      if (!e.point_to_point && out.open.back() == nullptr) out.open.back() = &e.call;
     }
   }
   out.hung = outcome.hung;
@@ -38,6 +40,7 @@ Calls calls_of(const Job& job, const Outcome& outcome) {
     out.ranks.emplace_back();
     out.raised.push_back(false);
     out.open.push_back(nullptr);
+    out.oldest.push_back(nullptr);
     for (std::size_t i = 0; i < outcome.reached[r]; ++i) {
       const Action& a = job.ranks[r][i];
       if (a.kind == Action::Kind::raise) out.raised.back() = true;
@@ -272,15 +275,19 @@ class Expecting {
   // Whoever dies takes along what its device had not done; which of its open calls that was, is not
   // in its trace.
   void see_open_call(Expectation& e) const {
-    const int r = deviation_.culprits[0];
-    const CallSpec* const open = calls_.open[static_cast<std::size_t>(r)];
-    if (open == nullptr) return;
-    const auto own = calls_.collectives(r, open->group);
-    e.groups.insert(open->group);
-    for (auto i = std::find(own.begin(), own.end(), open) - own.begin();
-         i < static_cast<std::ptrdiff_t>(own.size()); ++i)
-      e.seqs.insert(i);
-    if (recording_.step) e.steps.insert(open->step);
+    const auto r = static_cast<std::size_t>(deviation_.culprits[0]);
+    for (const CallSpec* const open : {calls_.open[r], calls_.oldest[r]}) {
+      if (open == nullptr) continue;
+      std::vector<const CallSpec*> own;  // of its kind in its group, which are counted apart
+      for (const CallSpec* c : calls_.ranks[r])
+        if (c->group == open->group && is_point_to_point(*c) == is_point_to_point(*open))
+          own.push_back(c);
+      e.groups.insert(open->group);
+      for (auto i = std::find(own.begin(), own.end(), open) - own.begin();
+           i < static_cast<std::ptrdiff_t>(own.size()); ++i)
+        e.seqs.insert(i);
+      if (recording_.step) e.steps.insert(open->step);
+    }
   }
 
   void weaken_stalls(Expectation& e) const {

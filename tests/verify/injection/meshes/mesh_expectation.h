@@ -18,6 +18,8 @@ struct Calls {
   std::vector<bool> raised;                         // by rank
   // By rank: the first collective that never completed; null: none, or nobody knows.
   std::vector<const CallSpec*> open;
+  // By rank: the first call that never completed, collective or message; as above.
+  std::vector<const CallSpec*> oldest;
   std::vector<bool> waits;  // by rank: some call of it never completed; empty: nobody knows
   bool hung = false;
 

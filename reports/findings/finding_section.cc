@@ -173,4 +173,17 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
                      consequences(finding), stacks(finding, source.run), evidence(finding));
 }
 
+std::string finding_sections(const verify::Report& report, const FindingSource& source) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kFindingsInFull, report.findings.size()); ++i)
+    out += finding_section(report.findings[i], source, finding_id(i));
+  return out;
+}
+
+std::string finding_sections(const verify::Report& report, const trace::Run& run) {
+  return finding_sections(report, {run, match_calls(run), verify::group_streams(run)});
+}
+
+std::string finding_id(std::size_t finding) { return fmt::format("finding-{}", finding + 1); }
+
 }  // namespace lockstep::reports::html

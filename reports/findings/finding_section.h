@@ -2,6 +2,7 @@
 // sequences call by call, its consequences and the evidence.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,16 @@ struct FindingSource {
 // Markup. `id`: of the section, unique in the page.
 std::string finding_section(const verify::Finding& finding, const FindingSource& source,
                             const std::string& id);
+
+// A page has no more findings than this in full.
+inline constexpr std::size_t kFindingsInFull = 12;
+// The section of each of the report's findings, up to kFindingsInFull, with the ids of
+// finding_id().
+std::string finding_sections(const verify::Report& report, const FindingSource& source);
+// The same for a page that is not the report's own: the result of a simulation.
+std::string finding_sections(const verify::Report& report, const trace::Run& run);
+// "finding-1" for the first one, 0.
+std::string finding_id(std::size_t finding);
 
 // "Error modality-divergence proven", with its badge.
 std::string finding_kind(const verify::Finding& finding);

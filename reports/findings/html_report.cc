@@ -136,7 +136,6 @@ using html::text;
 
 // Bounds that keep the page of a run with thousands of findings below a few hundred KB. The JSON
 // report has all findings in full.
-constexpr std::size_t kFull = 12;           // findings in full
 constexpr std::size_t kBriefly = 500;       // further findings, a row each
 constexpr std::size_t kListedOnPage = 200;  // items of other lists
 constexpr std::size_t kCharts = 6;
@@ -161,10 +160,7 @@ class HtmlWriter {
   // In the order in which a reader needs them: who and what to run next, who waits for whom, the
   // calls around it; then all ranks, and details.
   std::string str() {
-    const std::size_t full = std::min(kFull, report_.findings.size());
-    std::string sections;
-    for (std::size_t i = 0; i < full; ++i)
-      sections += html::finding_section(report_.findings[i], {run_, matched_, groups_}, id(i));
+    const std::string sections = html::finding_sections(report_, {run_, matched_, groups_});
     const WaitPicture waits = wait_picture(report_, run_, semantics_);
     const std::string ranks = html::rank_overview(report_, run_, waits);
     const std::string body = fmt::format(
@@ -182,8 +178,6 @@ class HtmlWriter {
   }
 
  private:
-  static std::string id(std::size_t finding) { return fmt::format("finding-{}", finding + 1); }
-
   std::string verdict() const {
     std::string_view look, mark, title;
     // Findings are sorted, worst first: the first one decides the colour.
@@ -255,7 +249,7 @@ class HtmlWriter {
   }
 
   std::string contents() const {
-    const std::size_t full = std::min(kFull, report_.findings.size());
+    const std::size_t full = std::min(html::kFindingsInFull, report_.findings.size());
     if (full < 2) return {};
     std::string items;
     for (std::size_t i = 0; i < full; ++i) {
@@ -263,16 +257,17 @@ class HtmlWriter {
       items += fmt::format(
           "<li class=\"{0}\"><a href=\"#{1}\"><span><span class=\"badge\">{0}</span></span>"
           "<span>{2}</span></a></li>\n",
-          verify::to_string(one.severity), id(i), html::sentence(shorten_end(one.message, 160)));
+          verify::to_string(one.severity), html::finding_id(i),
+          html::sentence(shorten_end(one.message, 160)));
     }
     return fmt::format("<nav aria-label=\"findings\"><ol>{}</ol></nav>\n", items);
   }
 
   std::string more_findings() const {
-    if (report_.findings.size() <= kFull) return {};
+    if (report_.findings.size() <= html::kFindingsInFull) return {};
     Table table({{"severity"}, {"rule", Column::code}, {"what happened"}});
-    const std::size_t end = std::min(report_.findings.size(), kFull + kBriefly);
-    for (std::size_t i = kFull; i < end; ++i) {
+    const std::size_t end = std::min(report_.findings.size(), html::kFindingsInFull + kBriefly);
+    for (std::size_t i = html::kFindingsInFull; i < end; ++i) {
       const verify::Finding& one = report_.findings[i];
       table.add({std::string(verify::to_string(one.severity)),
                  std::string(verify::rule(one.rule).name), one.message});

@@ -10,6 +10,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/finding_section.h"
 #include "reports/findings/reports.h"
 #include "reports/forecasts/parts.h"
 #include "reports/forecasts/step_picture.h"
@@ -220,14 +221,18 @@ std::string remedy_result(const sim::ModalityRemedy& remedy) {
                                  : fmt::format("{} of the steps hang", percent(remedy.probability));
 }
 
+Table remedies_table(const MultimodalForecast& f) {
+  Table out({{.name = "remedy", .wrapped = true}, {""}});
+  for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
+    out.add({remedy.what, remedy_result(remedy)});
+  return out;
+}
+
 std::string hang_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   if (!f.divergence) return {};
-  Table remedies({{.name = "remedy", .wrapped = true}, {""}});
-  for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
-    remedies.add({remedy.what, remedy_result(remedy)});
   std::string out =
-      fmt::format("\n{}\n\n{}", wrap(hang_sentence(f), width), remedies.text(width, 2));
+      fmt::format("\n{}\n\n{}", wrap(hang_sentence(f), width), remedies_table(f).text(width, 2));
   if (result.hang)
     out +=
         fmt::format("\nstep {}, judged; its steps are the micro-batches\n\n", f.divergence->first) +
@@ -314,18 +319,9 @@ std::string memory_chart(const MultimodalForecast& f) {
          table.html("memory by tower");
 }
 
-std::string hang_html(const MultimodalResult& result) {
-  const MultimodalForecast& f = result.forecast;
+std::string hang_html(const MultimodalForecast& f) {
   if (!f.divergence) return {};
-  std::string out = html::element("p", "", html::sentence(hang_sentence(f)));
-  for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
-    out += html::element("p", "",
-                         html::text(fmt::format("{}: {}", remedy.what, remedy_result(remedy))));
-  if (result.hang)
-    out += html::element(
-        "pre", "",
-        html::text(text_report(result.hang->report, result.hang->run, {.color = false})));
-  return out;
+  return html::element("p", "", html::text(hang_sentence(f))) + remedies_table(f).html("remedies");
 }
 
 }  // namespace
@@ -462,7 +458,8 @@ std::string multimodal_html(const MultimodalResult& result) {
       "plan", plan_title(f.plan.llm),
       html::figures(tower_headlines(f)) +
           html::element("p", "caption", fmt::format("{}.", html::sentence(f.reason()))),
-      html::card("This plan can hang", hang_html(result)) +
+      html::card("This plan can hang", hang_html(f)) +
+          (result.hang ? html::finding_sections(result.hang->report, result.hang->run) : "") +
           step_card(result.picture, "The slowest pipeline of the first step: ") +
           html::card("The same job with one change each", alternatives) +
           html::card("Where the step's time goes", parts_html("parts", time_parts(f))) +

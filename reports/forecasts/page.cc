@@ -12,7 +12,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/reports.h"
+#include "reports/findings/finding_section.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "reports/forecasts/scenario.h"
@@ -82,8 +82,8 @@ class Page {
         fmt::format("{}: {} on {}", f_.scenario, plural(f_.class_of.size(), "rank"),
                     f_.machine.name),
         html::figures(figures),
-        html::card("What is wrong", wrong()) + html::card("What the ranks do", use()) +
-            html::card("One step", one_step()) + html::card("Step by step", steps()) +
+        wrong() + html::card("What the ranks do", use()) + html::card("One step", one_step()) +
+            html::card("Step by step", steps()) +
             html::card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
             html::card("Critical path", path()) + html::card("What if", what_if()) +
             html::card("Trials", trials()) + html::card("What this rests on", basis()));
@@ -92,8 +92,7 @@ class Page {
  private:
   std::string wrong() const {
     if (wrong_ == nullptr) return {};
-    return html::element("pre", "",
-                         html::text(text_report(wrong_->report, wrong_->run, {.color = false})));
+    return html::finding_sections(wrong_->report, wrong_->run);
   }
 
   std::string use() const {

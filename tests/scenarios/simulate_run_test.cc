@@ -210,7 +210,8 @@ TEST_F(Simulate, AJobThatPairsTheWrongTensorsIsForecastAndReported) {
   EXPECT_EQ(finding["culprits"], Json({0}));
   EXPECT_THAT(log(), AllOf(HasSubstr("step time"), HasSubstr("This job does not hang, but"),
                            HasSubstr("ERROR modality-divergence")));
-  EXPECT_THAT(TempDir::read(folder_.file("page.html")), HasSubstr("What is wrong"));
+  EXPECT_THAT(TempDir::read(folder_.file("page.html")),
+              AllOf(HasSubstr("id=\"finding-1\""), HasSubstr("batch of step 0 held text only")));
   EXPECT_EQ(simulate(shipped("modality/manual_silent_ok")), 0) << log();
   EXPECT_EQ(json()["report"], nullptr);
 }

@@ -170,6 +170,12 @@ TEST_F(SimulateTowers, APlanThatCanHangEndsWithFindings) {
   EXPECT_EQ(outcome.status, 1) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("ERROR modality-divergence"),
                                  HasSubstr("without_items: dummy"), HasSubstr("no hang")));
+  // The page has the finding with its picture, and not the text in one line.
+  const std::string page = simulate({"--set", "encoders.0.zero=3", "--set",
+                                     "data.image.per_sample={poisson: 0.3}", "--output", "html=-"})
+                               .out;
+  EXPECT_THAT(page, AllOf(HasSubstr("id=\"finding-1\""), HasSubstr("The calls around it"),
+                          Not(HasSubstr("\\x0a"))));
   const cli::Outcome dummy =
       simulate({"--set", "encoders.0.zero=3", "--set", "data.image.per_sample={poisson: 0.3}",
                 "--set", "encoders.0.without_items=dummy"});

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "base/text.h"
 #include "trace/trace_builder.h"
@@ -24,23 +25,6 @@ std::size_t end_of_escape(std::string_view text, std::size_t at) {
   return end < text.size() && text[end] == '\n' ? end : std::min(end + 1, text.size());
 }
 
-// Without "2025-01-31T12:37:42.149692541Z ", and without what containerd writes behind it: "stderr
-// F ".
-std::string_view after_timestamp(std::string_view line) {
-  constexpr std::string_view kShape = "0000-00-00T00:00:00";
-  if (line.size() <= kShape.size()) return line;
-  for (std::size_t i = 0; i < kShape.size(); ++i) {
-    if (kShape[i] == '0' ? !is_digit(line[i]) : kShape[i] != line[i]) return line;
-  }
-  const std::size_t end = line.find(' ');
-  constexpr std::size_t kLongest = 40;
-  if (end == kNpos || end > kLongest) return line;
-  line.remove_prefix(end + 1);
-  for (const std::string_view stream : {"stderr F ", "stdout F "})
-    if (line.starts_with(stream)) line.remove_prefix(stream.size());
-  return line;
-}
-
 // What a process wrote, from a line of Docker's log. The text ends at the first quote that is not
 // escaped.
 void unpack_docker_line(std::string_view line, std::string& out) {
@@ -57,6 +41,23 @@ void unpack_docker_line(std::string_view line, std::string& out) {
 }
 
 }  // namespace
+
+// Without "2025-01-31T12:37:42.149692541Z ", and without what containerd writes behind it: "stderr
+// F ".
+std::string_view after_timestamp(std::string_view line) {
+  constexpr std::string_view kShape = "0000-00-00T00:00:00";
+  if (line.size() <= kShape.size()) return line;
+  for (std::size_t i = 0; i < kShape.size(); ++i) {
+    if (kShape[i] == '0' ? !is_digit(line[i]) : kShape[i] != line[i]) return line;
+  }
+  const std::size_t end = line.find(' ');
+  constexpr std::size_t kLongest = 40;
+  if (end == kNpos || end > kLongest) return line;
+  line.remove_prefix(end + 1);
+  for (const std::string_view stream : {"stderr F ", "stdout F "})
+    if (line.starts_with(stream)) line.remove_prefix(stream.size());
+  return line;
+}
 
 std::vector<Rank> tasks_in(std::string_view list) {
   constexpr std::size_t kMost = 64;
@@ -89,12 +90,104 @@ std::optional<LabelledLine> parse_mpirun_label(std::string_view line) {
   std::string_view text = line.substr(end + 2);
   // PMIx writes a blank behind the label, Open MPI before version 5 none.
   if (line.substr(0, close).find('@') != kNpos && text.starts_with(' ')) text.remove_prefix(1);
-  return LabelledLine{rank[0], text};
+  return LabelledLine{rank[0], {}, text};
+}
+
+// "[pod/worker-3/pytorch] text": the pod.
+std::optional<LabelledLine> parse_pod_label(std::string_view line) {
+  constexpr std::string_view kPod = "[pod/";
+  constexpr std::size_t kLongest = 256;
+  const std::size_t close = line.substr(0, kLongest).find(']');
+  if (!line.starts_with(kPod) || close == kNpos) return std::nullopt;
+  const std::string_view name = line.substr(kPod.size(), close - kPod.size());
+  std::string_view text = line.substr(close + 1);
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  return LabelledLine{Rank(kNone), name.substr(0, name.find('/')), after_timestamp(text)};
+}
+
+// "[3] text"; "[3]" alone where the process wrote an empty line.
+std::optional<LabelledLine> parse_rank_in_brackets(std::string_view line) {
+  constexpr std::size_t kLongest = 8;
+  const std::size_t close = line.substr(0, kLongest).find(']');
+  if (!line.starts_with('[') || close == kNpos) return std::nullopt;
+  const std::string_view number = line.substr(1, close - 1);
+  if (number.empty() || !std::all_of(number.begin(), number.end(), is_digit)) return std::nullopt;
+  std::string_view text = line.substr(close + 1);
+  if (!text.empty() && !text.starts_with(' ')) return std::nullopt;
+  if (!text.empty()) text.remove_prefix(1);
+  const std::vector<Rank> rank = tasks_in(number);
+  if (rank.size() != 1) return std::nullopt;
+  return LabelledLine{rank[0], {}, text};
+}
+
+// "worker-3  | text" and "node01: text". Names of hosts have a number here: words that end in a
+// colon ("INFO: …") do not.
+std::optional<LabelledLine> parse_host_label(std::string_view line, char end) {
+  constexpr std::size_t kLongest = 64;
+  const auto of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-' ||
+           c == '.' || c == '_';
+  };
+  const auto stop = std::find_if_not(line.begin(), line.end(), of_name);
+  const std::string_view name = line.substr(0, static_cast<std::size_t>(stop - line.begin()));
+  const bool named = !name.empty() && name.size() <= kLongest &&
+                     std::any_of(name.begin(), name.end(), is_digit) &&
+                     !std::all_of(name.begin(), name.end(), is_digit);
+  if (!named) return std::nullopt;
+  std::string_view text = line.substr(name.size());
+  if (end == '|') text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (!text.starts_with(end)) return std::nullopt;
+  text.remove_prefix(1);
+  if (!text.empty() && !text.starts_with(' ')) return std::nullopt;
+  if (!text.empty()) text.remove_prefix(1);
+  return LabelledLine{Rank(kNone), name, after_timestamp(text)};
+}
+
+std::optional<LabelledLine> parse_form(std::string_view line, LabelForm form) {
+  switch (form) {
+    case LabelForm::rank_in_brackets:
+      return parse_rank_in_brackets(line);
+    case LabelForm::host_and_bar:
+      return parse_host_label(line, '|');
+    case LabelForm::host_and_colon:
+      return parse_host_label(line, ':');
+    case LabelForm::none:
+      break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<LabelledLine> parse_label(std::string_view line) {
+// Of the lines that are not empty nine of ten have it, and no more than one of three is the only
+// one with its label: "step1: …", "step2: …" are no labels.
+LabelForm label_form_of(std::string_view bytes) {
+  constexpr std::size_t kLooked = std::size_t{64} << 10U;
+  constexpr std::size_t kFewest = 4;
+  for (const LabelForm form :
+       {LabelForm::rank_in_brackets, LabelForm::host_and_bar, LabelForm::host_and_colon}) {
+    std::string_view rest = bytes.substr(0, kLooked);
+    std::size_t lines = 0;
+    std::size_t labelled = 0;
+    std::set<std::pair<Rank, std::string_view>> labels;
+    while (!rest.empty()) {
+      const std::string_view line = take_until(rest, '\n');
+      if (trimmed(line).empty() || line == "\r") continue;
+      ++lines;
+      const auto label = parse_form(after_timestamp(line), form);
+      if (!label) continue;
+      ++labelled;
+      labels.emplace(label->rank, label->host);
+    }
+    if (labelled >= kFewest && 10 * labelled >= 9 * lines && 3 * labels.size() <= labelled)
+      return form;
+  }
+  return LabelForm::none;
+}
+
+std::optional<LabelledLine> parse_label(std::string_view line, LabelForm form) {
+  if (auto of_form = parse_form(line, form)) return of_form;
+  if (auto of_pod = parse_pod_label(line)) return of_pod;
   const std::size_t first = line.find_first_not_of(' ');
   if (first == kNpos) return std::nullopt;
   line.remove_prefix(first);
@@ -116,7 +209,7 @@ std::optional<LabelledLine> parse_label(std::string_view line) {
     return std::nullopt;
   const std::vector<Rank> rank = tasks_in(line.substr(0, colon));
   if (rank.size() != 1) return std::nullopt;
-  return LabelledLine{rank[0], line.substr(colon + 2)};
+  return LabelledLine{rank[0], {}, line.substr(colon + 2)};
 }
 
 bool is_docker_log(std::string_view bytes) { return bytes.starts_with(kDockerLog); }

@@ -1,6 +1,7 @@
 // What launchers and containers put in front of the lines that a process writes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,13 +12,27 @@
 
 namespace lockstep::trace {
 
-// The rank in the label that a launcher puts in front of each line, and the rest of the line:
-// "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`.
+// The rank or the host in the label that a launcher puts in front of each line, and the rest of the
+// line.
 struct LabelledLine {
   Rank rank{kNone};
+  std::string_view host;  // a pod, a container, a node; empty where the label names a rank
   std::string_view text;
 };
-std::optional<LabelledLine> parse_label(std::string_view line);
+
+// A label that on a single line could be part of what a process wrote: one only where nearly every
+// line of the file has it.
+enum class LabelForm : std::uint8_t {
+  none,
+  rank_in_brackets,  // "[3] text": MPICH's and Intel MPI's mpiexec
+  host_and_bar,      // "worker-3  | text": docker compose
+  host_and_colon,    // "node01: text": pdsh, clush
+};
+LabelForm label_form_of(std::string_view bytes);
+
+// Of any file "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`, and
+// "[pod/worker-3/pytorch] text" of `kubectl logs --prefix`.
+std::optional<LabelledLine> parse_label(std::string_view line, LabelForm form = LabelForm::none);
 
 // Not part of what a process wrote: "2025-01-31T12:37:42.149Z " at the start of a line, as
 // Kubernetes and Docker write it, "stderr F " behind it, and colours. Docker's own logs hold a line
@@ -25,6 +40,8 @@ std::optional<LabelledLine> parse_label(std::string_view line);
 // {"log":"step 3\n","stream":"stderr",…}. The text without them; `buffer` holds it if it was
 // changed.
 std::string_view plain_text(std::string_view line, std::string& buffer);
+// The line without such a time in front.
+std::string_view after_timestamp(std::string_view line);
 // Whether a file begins with such a line of Docker's.
 bool is_docker_log(std::string_view bytes);
 

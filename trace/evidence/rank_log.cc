@@ -23,8 +23,10 @@
 // follow from another rank's end (a closed connection, an aborted communicator, a timeout) are
 // Kind::peer_lost: they never show who is at fault.
 //
-// Launchers put labels before lines. "[1,3]<stderr>:" (mpirun) and "3: " (srun) name a task. That
-// is the rank, unless a task is a launcher of several ranks (torchrun), as the output then shows.
+// Launchers put labels before lines. "[1,3]<stderr>:" (mpirun), "3: " (srun) and "[3] " (MPICH)
+// name a task. That is the rank, unless a task is a launcher of several ranks (torchrun), as the
+// output then shows.
+// "[pod/worker-3/pytorch] ", "worker-3  | " and "node01: " name a host.
 // Any other label ("(Worker pid=12, ip=10.0.0.1) ", "[default3]:") must be the same on all lines of
 // a traceback; "pid=" in it is the process. A message may stand before the first line, behind the
 // label or without one: "(Worker pid=12) Exception in worker: Traceback (most recent call last):".
@@ -144,8 +146,9 @@ class RankLogReader {
 
  private:
   void take(std::string_view line) {
-    const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line);
-    if (label) tasks_.insert(label->rank);
+    const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line, form_);
+    host_ = label ? label->host : std::string_view();
+    if (label && host_.empty()) tasks_.insert(label->rank);
     const bool tells = going_on_ > 0 || opened_ || may_tell(line);
     if (!tells && !label) return;
     std::string_view text = line;
@@ -155,11 +158,11 @@ class RankLogReader {
       if (line.starts_with('('))
         if (const auto pid = number_after(line, " pid=")) rank_of_pid_.emplace(*pid, *prefix);
       // The number before a line is not the rank where PyTorch's own prefix is another.
-      starts_ranks_ |= label && label->rank != *prefix;
+      starts_ranks_ |= label && host_.empty() && label->rank != *prefix;
       text = after_rank(line);
     } else if (label) {
       text = label->text;
-      is_task_ = true;
+      is_task_ = host_.empty();
     }
     const Rank rank = prefix ? *prefix : label ? label->rank : file_.rank.value_or(Rank(kNone));
     if (tells) take_text(line, text, rank, prefix.has_value());
@@ -178,7 +181,7 @@ class RankLogReader {
     const std::string_view label = label_of(text, rank);
     text.remove_prefix(label.size());
     label_ = label;
-    Stream& stream = streams_[{rank, std::string(label)}];
+    Stream& stream = stream_of(rank, label);
     if (stream.goes_on(rank)) --going_on_;
     take_in_stream(stream, line, text, rank, prefix);
     if (stream.goes_on(rank)) ++going_on_;
@@ -217,7 +220,7 @@ class RankLogReader {
       labels_.learn(text, at);
       const bool is_box = text.substr(0, at).find("\xE2\x95\xAD") != kNpos;
       if (opening == ExceptionReader::kTraceback && at > 0 && !is_box)
-        opened_ = {rank, std::string(text.substr(0, at))};
+        opened_ = {{rank, std::string(host_), std::string(text.substr(0, at))}};
       break;
     }
     return labels_.of(text);
@@ -229,16 +232,16 @@ class RankLogReader {
   //   (Worker pid=7) Exception in worker: Traceback (most recent call last):
   //   (Worker pid=7)   File "train.py", line 12, in <module>
   void continue_traceback(std::string_view text, Rank rank) {
-    if (!opened_ || opened_->first != rank) return;
+    if (!opened_ || opened_->rank != rank || opened_->host != host_) return;
     // A line of another process, whose own label is known.
     const std::string_view known = labels_.of(text);
-    if (!opened_->second.starts_with(known)) return;
-    const std::string before = std::exchange(opened_, std::nullopt)->second;
+    if (!opened_->text.starts_with(known)) return;
+    const std::string before = std::exchange(opened_, std::nullopt)->text;
     if (known == before) return;
     const std::size_t frame = text.find("  File \"");
     if (frame == kNpos || frame > TracebackLabels::kLongest) return;
     // What was taken for the label is none.
-    const auto wrong = streams_.find({rank, before});
+    const auto wrong = streams_.find({rank, std::string(host_), before});
     if (wrong != streams_.end()) {
       if (wrong->second.goes_on(rank)) --going_on_;
       wrong->second.exceptions = {};
@@ -246,11 +249,15 @@ class RankLogReader {
     }
     labels_.remove(before);
     labels_.add(text.substr(0, frame));
-    Stream& stream = streams_[{rank, std::string(text.substr(0, frame))}];
+    Stream& stream = stream_of(rank, text.substr(0, frame));
     if (stream.goes_on(rank)) --going_on_;
     stream.exceptions.take(ExceptionReader::kTraceback);
     stream.who = place_named_by(before);
     if (stream.goes_on(rank)) ++going_on_;
+  }
+
+  Stream& stream_of(Rank rank, std::string_view label) {
+    return streams_[{rank, std::string(host_), std::string(label)}];
   }
 
   // "(WorkerDict pid=833, ip=172.26.153.33) ": the process that Ray's label names.
@@ -265,7 +272,7 @@ class RankLogReader {
   std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
                                  const LoggedProcess& process = {}) {
     note_output();
-    std::size_t& count = counts_[{rank, process.pid, kind}];
+    std::size_t& count = counts_[{rank, std::string(host_), process.pid, kind}];
     if (count >= kMaxNotesPerKind) return std::nullopt;
     const std::size_t before = out_.notes.size();
     out_.add({kind,
@@ -273,7 +280,7 @@ class RankLogReader {
               process.pid,
               std::string(trimmed(text)),
               {file_.name, number_},
-              std::string(process.host),
+              std::string(process.host.empty() ? host_ : process.host),
               process.gpu});
     if (out_.notes.size() == before) return std::nullopt;
     if (mentions_unused_parameters(out_.notes[before].text)) unused_.emplace(rank, before);
@@ -531,16 +538,22 @@ class RankLogReader {
 
   const TraceFile& file_;
   FileEvidence out_;
-  // By rank and label.
-  std::map<std::pair<Rank, std::string>, Stream> streams_;
-  std::map<std::tuple<Rank, std::int64_t, NoteKind>, std::size_t> counts_;
+  // By rank, host and label.
+  std::map<std::tuple<Rank, std::string, std::string>, Stream> streams_;
+  std::map<std::tuple<Rank, std::string, std::int64_t, NoteKind>, std::size_t> counts_;
   std::size_t going_on_ = 0;  // streams that do
   TracebackLabels labels_;
   // What stood before the first line of a traceback, until the next line of that rank.
-  std::optional<std::pair<Rank, std::string>> opened_;
+  struct Opened {
+    Rank rank;
+    std::string host, text;
+  };
+  std::optional<Opened> opened_;
   GpuLines gpus_;
   DeadActor actor_;
+  LabelForm form_ = label_form_of(file_.bytes);
   std::string_view label_;  // of the current line
+  std::string_view host_;   // by its launcher's label
   std::string plain_;       // the current line, where it had colours
   std::map<std::int64_t, Rank> rank_of_pid_;
   std::multimap<Rank, std::size_t> unused_;  // DistributedDataParallel's exceptions, as notes

@@ -6,6 +6,7 @@
 
 #include "tests/trace/evidence/evidence_testing.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/line_labels.h"
 
 namespace lockstep::trace {
 namespace {
@@ -414,6 +415,37 @@ TEST(RankLog, LaunchersLabelLinesWithRanks) {
       raised);
   EXPECT_THAT(read_log(labelled("3: ", kLoggedTraceback) + "0: step 1\n3: step 2\n"),
               HasSubstr("rank 3 exception that it went on after"));
+}
+
+TEST(RankLog, LabelsThatEveryLineHas) {
+  const std::string log = "step 1\n" + kLoggedTraceback;
+  const auto raised = [](const std::string& who) {
+    return who + " exception @5: ValueError: no more batches";
+  };
+  EXPECT_EQ(read_log(labelled("[3] ", log)), raised("rank 3"));
+  EXPECT_EQ(read_log(labelled("[pod/job-worker-3/pytorch] ", log)),
+            raised("some rank on job-worker-3"));
+  EXPECT_EQ(read_log(labelled("[pod/job-worker-3/pytorch] 2025-01-31T12:37:42.149692541Z ", log)),
+            raised("some rank on job-worker-3"));
+  EXPECT_EQ(read_log(labelled("worker-3  | ", log)), raised("some rank on worker-3"));
+  EXPECT_EQ(read_log(labelled("node03: ", log)), raised("some rank on node03"));
+  EXPECT_EQ(read_log(labelled("node03: [rank7]: ", log)), raised("rank 7 on node03"));
+  // What a process wrote itself: only some lines begin so, or each begins otherwise.
+  EXPECT_EQ(read_log("epoch 1\nepoch 2\n" + labelled("[3] ", log)),
+            "some rank exception @7: ValueError: no more batches");
+  EXPECT_EQ(label_form_of("step1: a\nstep2: a\nstep3: a\nstep4: a\nstep5: a\n"), LabelForm::none);
+  EXPECT_EQ(label_form_of("INFO: a\nINFO: a\nINFO: a\nINFO: a\nINFO: a\n"), LabelForm::none);
+}
+
+TEST(RankLog, HostsThatWriteInTurn) {
+  EXPECT_EQ(read_log("w-0  | Traceback (most recent call last):\n"
+                     "w-1  | Traceback (most recent call last):\n"
+                     "w-0  |   File \"a.py\", line 1, in f\n"
+                     "w-1  |   File \"a.py\", line 2, in f\n"
+                     "w-0  | KeyError: 'x'\n"
+                     "w-1  | IndexError: y\n"),
+            "some rank on w-0 exception @5: KeyError: 'x'\n"
+            "some rank on w-1 exception @6: IndexError: y");
 }
 
 TEST(RankLog, DockersLogHoldsALineInJson) {

@@ -10,14 +10,19 @@
 //   gdb -p 12 -batch -ex "thread  Thread 1 (Thread 0x7f01 (LWP 12) "python"):
 //       apply all bt"             #0  0x00007f01 in syscall () from /lib/libc.so.6
 //
+// Lines may have a launcher's label, "[rank3]: " or "worker-3  | ", and a time. The label is what
+// stands before a heading ("Process 12: …", "Thread 12 …"); lines of several labels may be mixed.
+//
 // The main thread of a process counts: py-spy's "MainThread" (else its first), faulthandler's
 // "Current thread" (else its last), gdb's thread 1. Its rank follows from the file's name, a
-// heading "Rank 3: …" (the debug server's pages and dumps), or the process id.
+// heading "Rank 3: …" (the debug server's pages and dumps), the label, or the process id.
 //
 // What a stack does not show: since when, and whether the process goes on meanwhile.
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +33,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -120,30 +126,23 @@ std::vector<std::string> lines_of_json(std::string_view bytes) {
   return out;
 }
 
-class StacksReader {
+// The stacks of one process, or of several one after the other: what has one label.
+class OneOutput {
  public:
-  explicit StacksReader(const TraceFile& file) : file_(file), rank_(file.rank) {}
+  OneOutput(const TraceFile& file, FileEvidence& out, std::optional<Rank> rank, std::string host)
+      : file_(file), out_(out), rank_(rank), host_(std::move(host)) {}
 
-  FileEvidence read() {
-    if (file_.bytes.starts_with('[')) {
-      for (const std::string& line : lines_of_json(file_.bytes)) take(line);
-      end_process();
-      return std::move(out_);
-    }
-    LogLines lines(file_.bytes);
-    while (const auto line = lines.next()) {
-      number_ = lines.number();
-      take(*line);
-    }
-    end_process();
-    return std::move(out_);
+  // `number`: of the line.
+  void take(std::string_view text, int number) {
+    number_ = number;
+    take_line(text);
   }
+  void end() { end_process(); }
 
  private:
   enum class Form : std::uint8_t { none, py_spy, faulthandler, gdb };
 
-  void take(std::string_view line) {
-    const std::string_view text = trimmed(line);
+  void take_line(std::string_view text) {
     if (take_heading(text)) return;
     if (text.starts_with("Process ") && contains_text(text, ": ")) {
       end_process();
@@ -278,7 +277,7 @@ class StacksReader {
                 pid > 0 ? pid : kNone,
                 fmt::format("its process was in {}", chosen_),
                 {file_.name, chosen_line_},
-                "",
+                host_,
                 kNone,
                 chosen_creates_group_});
     }
@@ -288,8 +287,9 @@ class StacksReader {
   }
 
   const TraceFile& file_;
-  FileEvidence out_;
+  FileEvidence& out_;
   std::optional<Rank> rank_;
+  std::string host_;  // by the label
   std::int64_t pid_ = kNone, gdb_pid_ = kNone;
   Form form_ = Form::none;
   bool main_ = false, chosen_main_ = false;
@@ -300,22 +300,117 @@ class StacksReader {
   int number_ = 0, first_ = 0, chosen_line_ = 0;
 };
 
+bool is_thread(std::string_view text) {
+  const std::string_view words = text.substr(text.find(' ') + 1);
+  const std::size_t number = words.find_first_not_of("0123456789abcdefABCDEFx");
+  if (number == 0 || number == kNpos) return false;
+  const std::string_view rest = words.substr(number, 160);
+  return rest.starts_with(" (idle") || rest.starts_with(" (active") ||
+         contains_text(rest, "(LWP ") || contains_text(rest, "(most recent call first)");
+}
+
+// Where in the line a heading begins, if one does.
+std::optional<std::size_t> heading_in(std::string_view line) {
+  if (const std::size_t at = line.find("Current thread 0x"); at != kNpos) return at;
+  if (const std::size_t at = line.find("Thread "); at != kNpos && is_thread(line.substr(at)))
+    return at;
+  const std::size_t at = line.find("Process ");
+  const auto number = at == kNpos ? std::nullopt : number_after(line.substr(at), "Process ");
+  return number && contains_text(line.substr(at), ": ") ? std::optional(at) : std::nullopt;
+}
+
+class StacksReader {
+ public:
+  explicit StacksReader(const TraceFile& file) : file_(file) {}
+
+  FileEvidence read() {
+    if (file_.bytes.starts_with('[')) {
+      for (const std::string& line : lines_of_json(file_.bytes))
+        output_of("").take(trimmed(line), 0);
+    }
+    if (outputs_.empty()) {
+      LogLines lines(file_.bytes);
+      std::string buffer;
+      while (const auto line = lines.next()) {
+        std::string_view text = plain_text(*line, buffer);
+        learn(text);
+        const std::string_view label = labels_.of(text);
+        text = after_timestamp(trimmed(text.substr(label.size())));
+        output_of(label).take(trimmed(text), lines.number());
+      }
+    }
+    for (auto& [label, output] : outputs_) output.end();
+    return std::move(out_);
+  }
+
+ private:
+  // What stands before a heading, except for its indentation.
+  void learn(std::string_view text) {
+    const std::optional<std::size_t> heading = heading_in(text);
+    if (!heading) return;
+    const std::string_view label = trimmed(text.substr(0, *heading));
+    constexpr std::string_view kEnds = ":]>|)";
+    if (!label.empty() && kEnds.find(label.back()) != kNpos)
+      labels_.add(text.substr(0, text.find(label) + label.size()));
+  }
+
+  OneOutput& output_of(std::string_view label) {
+    const auto known = outputs_.find(label);
+    if (known != outputs_.end()) return known->second;
+    std::optional<Rank> rank = file_.rank;
+    std::string host;
+    if (!rank) rank = rank_in_prefix(label);
+    const std::string line = fmt::format("{} x", label);
+    for (const LabelForm form : {LabelForm::none, LabelForm::rank_in_brackets,
+                                 LabelForm::host_and_bar, LabelForm::host_and_colon}) {
+      const auto parsed = rank ? std::nullopt : parse_label(line, form);
+      if (!parsed) continue;
+      if (parsed->host.empty()) rank = parsed->rank;
+      host = parsed->host;
+      break;
+    }
+    return outputs_.try_emplace(std::string(label), file_, out_, rank, std::move(host))
+        .first->second;
+  }
+
+  const TraceFile& file_;
+  FileEvidence out_;
+  TracebackLabels labels_;
+  std::map<std::string, OneOutput, std::less<>> outputs_;  // by label
+};
+
 FileEvidence read_stacks(const TraceFile& file) { return StacksReader(file).read(); }
+
+// Whether one of the text's lines is the heading of a thread as py-spy and gdb write it, and frames
+// follow.
+bool has_threads(std::string_view text) {
+  constexpr std::string_view kThread = "Thread ";
+  const std::size_t last_of_gdb = text.rfind("#0 ");
+  const std::size_t last_of_py_spy = text.rfind(':');
+  for (std::size_t at = text.find(kThread); at != kNpos; at = text.find(kThread, at + 1)) {
+    constexpr std::size_t kLongest = 256;
+    std::string_view line = text.substr(at, kLongest);
+    line = line.substr(0, line.find('\n'));
+    if (!is_thread(line) || contains_text(line, "(most recent call first)")) continue;
+    const std::size_t last = contains_text(line, "(LWP ") ? last_of_gdb : last_of_py_spy;
+    if (last != kNpos && last > at + line.size()) return true;
+  }
+  return false;
+}
 
 bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
   constexpr std::size_t kLooked = std::size_t{16} << 10U;
   const std::string_view head = bytes.substr(0, kLooked);
-  const bool py_spy = (head.starts_with("Process ") || contains_text(head, "\nProcess ")) &&
-                      contains_text(head, "\nThread ") &&
-                      (contains_text(head, "(idle") || contains_text(head, "(active"));
-  const bool gdb = contains_text(head, "(LWP ") && contains_text(head, "\n#0 ");
   // A log may hold faulthandler's lines, too: a file of stacks begins with them.
   const bool faulthandler = contains_text(head.substr(0, 512), "(most recent call first)") &&
                             contains_text(head, "File \"") && !contains_text(head, "Traceback") &&
                             !contains_text(head, "Fatal Python error");
   const bool json = head.starts_with('[') && contains_text(head, "\"owns_gil\"") &&
                     contains_text(head, "\"frames\"");
-  return py_spy || gdb || faulthandler || json;
+  if (faulthandler || json) return true;
+  // A job's output may have them at its end.
+  const LogSample sample = sample_of(bytes);
+  return sample.head.find('\0') == kNpos && sample.any(has_threads);
 }
 
 }  // namespace

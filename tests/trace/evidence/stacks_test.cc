@@ -1,6 +1,8 @@
 // The frame that holds a process up.
+#include <optional>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,6 +83,58 @@ TEST(Stacks, ARankThatCreatesAProcessGroup) {
                      Rank(0)),
             "rank 0 pid 7 stack @4: its process was in new_group (groups.py:3)");
   survives_damage(stack_source(), creates);
+}
+
+// The dumps of two processes whose lines a launcher labelled and mixed.
+std::string mixed(const std::string& first, const std::string& second) {
+  std::string out;
+  const auto add = [&](const std::string& line) {
+    out += fmt::format("{}{}\n{}{}\n", first, fmt::format(fmt::runtime(line), 103, "step"), second,
+                       fmt::format(fmt::runtime(line), 104, "evaluate"));
+  };
+  for (const char* line :
+       {"Process {}: python train.py", "", "Thread {} (idle): \"MainThread\"",
+        "    all_reduce (torch/distributed/distributed_c10d.py:2501)", "    {1} (train.py:88)", "",
+        "Thread 190 (idle): \"pt_autograd_0\"", "    run (threading.py:953)"})
+    add(line);
+  return out;
+}
+
+TEST(Stacks, LinesMayHaveLabelsAndTimes) {
+  const std::string in =
+      "stack @7: its process was in all_reduce "
+      "(torch/distributed/distributed_c10d.py:2501), called from step "
+      "(train.py:88)";
+  const std::string and_in =
+      "stack @8: its process was in all_reduce "
+      "(torch/distributed/distributed_c10d.py:2501), called from evaluate "
+      "(train.py:88)";
+  const std::string of_ranks = fmt::format("rank 3 pid 103 {}\nrank 4 pid 104 {}", in, and_in);
+  EXPECT_EQ(notes_of(stack_source(), mixed("[rank3]: ", "[rank4]: ")), of_ranks);
+  EXPECT_EQ(notes_of(stack_source(), mixed("3: ", "4: ")), of_ranks);
+  EXPECT_EQ(notes_of(stack_source(), mixed("[3] ", "[4] ")), of_ranks);
+  const std::string time = "2025-01-31T12:37:42.149692541Z ";
+  EXPECT_EQ(notes_of(stack_source(), mixed(time + "\x1b[32m[rank3]:\x1b[0m ", time + "[rank4]: ")),
+            of_ranks);
+  const std::string of_hosts =
+      fmt::format("some rank pid 103 on w-0 {}\nsome rank pid 104 on w-1 {}", in, and_in);
+  EXPECT_EQ(notes_of(stack_source(), mixed("[pod/w-0/pytorch] ", "[pod/w-1/pytorch] ")), of_hosts);
+  EXPECT_EQ(notes_of(stack_source(), mixed("w-0  | ", "w-1  | ")), of_hosts);
+  EXPECT_EQ(notes_of(stack_source(), mixed("w-0: ", "w-1: ")), of_hosts);
+  survives_damage(stack_source(), mixed("w-0  | ", "4: ").substr(0, 200));
+}
+
+// Times are not asserted: a search that looks at the rest of the text for each heading takes a
+// minute here.
+TEST(Stacks, ManyHeadingsTakeNoLonger) {
+  std::string lines;
+  for (int i = 0; i < 400'000; ++i) lines += fmt::format("w{}: Thread {} (LWP ", i % 2000, i);
+  EXPECT_FALSE(stack_source().recognises(lines, "f")) << "nothing follows";
+  std::string text;
+  for (int i = 0; i < 400'000; ++i)
+    text += fmt::format("w{}: Thread {} (idle): \"x\"\nf (a.py:3)\n", i % 2000, i);
+  EXPECT_TRUE(stack_source().recognises(text, "f"));
+  EXPECT_LE(stack_source().read({text, "f", std::nullopt}).notes.size(), FileEvidence::kMaxNotes);
 }
 
 TEST(Stacks, ATracebackIsNoStack) {

@@ -14,9 +14,12 @@
 // ReduceScatter and AlltoAll).
 //
 // Processes have a communicator in common if they log the same commId; for one made by
-// ncclCommSplit, if parent, count of splits and color are the same. `link` joins the communicators
-// over all files: it names the largest one "world", translates their ranks into global ranks, and
-// fills in members where all were found. A process's global rank is that of PyTorch's prefix
+// ncclCommSplit, if parent, count of splits and color are the same. NCCL before 2.14 logs no
+// commId: then the largest communicators are taken as those of all ranks, the first of one process
+// as the first of another. Smaller ones stay unknown: several sets of ranks may have made them.
+// `link` joins the communicators over all files: it names the largest one "world", translates their
+// ranks into global ranks, and fills in members where all were found. A process's global rank is
+// that of PyTorch's prefix
 // "[rank3]:", otherwise that of the file's name (for a file with one process), otherwise its rank
 // in the largest communicator. If these collide, processes are numbered by host and pid.
 //
@@ -63,6 +66,8 @@ constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
     "global ranks: taken from the largest communicator where no prefix or file name says",
 };
 
+constexpr std::string_view kOfUnidentified = " ranks";  // ends names of such communicators
+
 std::string prefixed_hex(std::uint64_t value) { return fmt::format("{:#x}", value); }
 
 // A call, before its numbering is decided.
@@ -80,6 +85,8 @@ struct Process {
   bool hung = false, closed = false;
   std::int64_t largest = 0, rank_in_largest = 0;
   std::vector<RankTrace::Membership> memberships;
+  std::map<GroupId, std::int64_t>
+      numbered;  // sizes of communicators that the log does not identify
   std::vector<Planned> calls;
   std::uint64_t damaged = 0;
   std::vector<DamagedRecord> damage;
@@ -155,7 +162,9 @@ class NcclLogReader {
       take_init(line, whole);
     } else if (const auto comm = parse_nccl_destroy(line.message)) {
       const auto found = comms_.find({std::string(line.host), line.pid, *comm});
-      if (found != comms_.end()) processes_[found->second.process].closed = true;
+      if (found == comms_.end()) return;
+      processes_[found->second.process].closed = true;
+      found->second.destroyed = true;
     }
   }
 
@@ -172,13 +181,18 @@ class NcclLogReader {
     const std::optional<NcclInit> init = parse_nccl_init(line.message);
     if (!init) return;  // cut off; the other of the two lines may be whole
     const std::string host(line.host);
-    const std::string name = identity(*init, host, line.pid);
-    if (name.empty()) return;
+    std::string name = identity(*init, host, line.pid);
+    const bool numbered = name.empty() && !init->is_split;
+    if (name.empty() && !numbered) return;
     const Key key{host, line.pid, init->comm};
-    if (const auto known = comms_.find(key); known != comms_.end() && known->second.name == name) {
+    const auto known = comms_.find(key);
+    const bool again = known != comms_.end() && !known->second.destroyed &&
+                       known->second.nranks == init->nranks && known->second.numbered == numbered;
+    if (again && (numbered || known->second.name == name)) {
       return;  // the second of START and COMPLETE
     }
     const std::size_t p = process_of(host, line.pid, *init);
+    if (numbered) name = number_of(p, init->nranks);
     Process& process = processes_[p];
     if (!process.by_prefix) process.by_prefix = rank_in_prefix(whole);
     process.closed = false;
@@ -187,7 +201,8 @@ class NcclLogReader {
       process.rank_in_largest = init->rank;
     }
     const GroupId group = tables_.groups.intern(name);
-    comms_[key] = {p, group, name, init->nranks};
+    comms_[key] = {p, group, name, init->nranks, numbered};
+    if (numbered) process.numbered.emplace(group, init->nranks);
     process.memberships.push_back(unlinked_membership(group, static_cast<std::int32_t>(init->rank),
                                                       static_cast<std::int32_t>(init->nranks), {},
                                                       tables_));
@@ -204,6 +219,11 @@ class NcclLogReader {
     std::int64_t split = init.split;
     if (split == kNone) split = splits_seen(host, pid, init);
     return fmt::format("{}/split {}.{}", parent->second.name, split, init.color);
+  }
+
+  // A name for a communicator that the log does not identify: "comm 1 of 8 ranks".
+  std::string number_of(std::size_t process, std::int64_t nranks) {
+    return fmt::format("comm {} of {}{}", ++made_[{process, nranks}], nranks, kOfUnidentified);
   }
 
   // The number of the split among its parent's, for versions that do not log it. A split is a
@@ -297,6 +317,7 @@ class NcclLogReader {
     trace.end = process.hung ? End::hung : process.closed ? End::clean : End::cut;
     trace.damaged_count = process.damaged;
     trace.damaged = std::move(process.damage);
+    set_apart_smaller(process);
     const std::map<GroupId, bool> numbered = numbering(process, trace);
     TraceBuilder builder(trace);
     std::int64_t id = 0;
@@ -313,6 +334,24 @@ class NcclLogReader {
     trace.groups = std::move(process.memberships);
     process.calls.clear();
     return trace;
+  }
+
+  // Which ranks a communicator holds that is smaller than the largest and that the log does not
+  // identify is unknown: its calls get a group of their own, compared with nobody's.
+  void set_apart_smaller(Process& process) {
+    std::map<GroupId, GroupId> own;
+    for (const auto& [group, size] : process.numbered) {
+      if (size >= process.largest) continue;
+      own.emplace(group,
+                  tables_.groups.intern(fmt::format("{} of process {} on {}", tables_.str(group),
+                                                    process.pid, process.host)));
+    }
+    if (own.empty()) return;
+    std::erase_if(process.memberships, [&](const auto& m) { return own.contains(m.group); });
+    for (Planned& planned : process.calls) {
+      const auto found = own.find(planned.call.group);
+      if (found != own.end()) planned.call.group = found->second;
+    }
   }
 
   // Decides by group whether opCount is used as the sequence number: if the log begins mid-run
@@ -360,6 +399,8 @@ class NcclLogReader {
     GroupId group;
     std::string name;
     std::int64_t nranks = 0;
+    bool numbered = false;  // the log does not identify it
+    bool destroyed = false;
   };
 
   const TraceFile& file_;
@@ -367,6 +408,8 @@ class NcclLogReader {
   int number_ = 0;
   std::map<Key, Known> comms_;
   std::map<Key, std::map<std::uint64_t, std::int64_t>> splits_;
+  // How many communicators of a size that the log does not identify a process made.
+  std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> made_;
   std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::size_t> process_index_;
   std::deque<Process> processes_;
   std::vector<std::optional<Rank>> hung_;
@@ -377,7 +420,34 @@ Result<std::vector<RankTrace>> read_nccl_log(const TraceFile& file, Tables& tabl
   return NcclLogReader(file, tables).read();
 }
 
+// Where two processes have one rank in a communicator that their logs do not identify, there were
+// several: the calls of each process get a group of their own, compared with nobody's.
+void set_apart_contradicted(std::span<RankTrace> traces, Tables& tables) {
+  const auto is_numbered = [&](GroupId group) {
+    const std::string& name = tables.str(group);
+    return name.starts_with("comm ") && name.ends_with(kOfUnidentified);
+  };
+  std::set<std::pair<GroupId, Rank>> taken;
+  std::set<GroupId> contradicted;
+  for (const RankTrace& trace : traces) {
+    for (const auto& m : trace.groups) {
+      if (!is_unlinked(m, tables) || m.ranks.size() != 2 || !is_numbered(m.group)) continue;
+      if (!taken.emplace(m.group, m.ranks[0]).second) contradicted.insert(m.group);
+    }
+  }
+  if (contradicted.empty()) return;
+  for (RankTrace& trace : traces) {
+    std::erase_if(trace.groups, [&](const auto& m) { return contradicted.contains(m.group); });
+    for (Call& call : trace.calls.own()) {
+      if (contradicted.contains(call.group))
+        call.group = tables.groups.intern(
+            fmt::format("{} of process {} on {}", tables.str(call.group), trace.pid, trace.host));
+    }
+  }
+}
+
 void link_nccl_log(std::span<RankTrace> traces, Tables& tables) {
+  set_apart_contradicted(traces, tables);
   const auto others =
       std::stable_partition(traces.begin(), traces.end(),
                             [&](const RankTrace& trace) { return has_unlinked(trace, tables); });

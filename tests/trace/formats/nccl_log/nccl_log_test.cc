@@ -118,6 +118,35 @@ TEST(NcclLog, FindsAnotherSizeTypeAndReduction) {
   EXPECT_THAT(odd(102, 7, 2), HasSubstr("redop-mismatch world#2"));
 }
 
+// NCCL before 2.14: nothing in the log identifies a communicator. In a job of four, ranks 0 and 1
+// make one of their own, and so do 2 and 3.
+TEST(NcclLog, OldVersionsWithoutAnIdOfCommunicators) {
+  const auto of = [](int process, int count_of_last, int rank_in_world) {
+    Log log(process);
+    const auto made = [&](int n, int rank, int nranks) {
+      log.line(fmt::format("comm {} rank {} nranks {} cudaDev {} busId 1000 - Init COMPLETE",
+                           pointer(process, n), rank, nranks, process));
+    };
+    made(1, process % 2, 2);
+    log.call("AllGather", 1 + process, pointer(process, 1));
+    made(0, rank_in_world, 4);
+    for (const int count : {100, 101, count_of_last, 103})
+      log.call("AllReduce", count, pointer(process));
+    return log.close(pointer(process)).file();
+  };
+  const auto run = run_of(nccl_log_format(), {of(0, 7, 0), of(1, 7, 1), of(2, 7, 2), of(3, 7, 3)});
+  EXPECT_EQ(judged(run), "clean") << "the pairs' sizes are not compared";
+  EXPECT_EQ(run.ranks[3].groups.size(), 1U);
+  EXPECT_EQ(run.tables.str(run.ranks[3].groups[0].group), "world");
+  EXPECT_THAT(
+      judged(run_of(nccl_log_format(), {of(0, 7, 0), of(1, 7, 1), of(2, 9, 2), of(3, 7, 3)})),
+      HasSubstr("size-mismatch world#3 by 2"));
+  // Two communicators of all that cannot be told apart: nobody is compared.
+  EXPECT_THAT(
+      judged(run_of(nccl_log_format(), {of(0, 7, 0), of(1, 7, 1), of(2, 9, 0), of(3, 7, 1)})),
+      testing::Not(HasSubstr("mismatch")));
+}
+
 TEST(NcclLog, FindsTheSkippedCall) {
   std::vector<NamedFile> files;
   for (int process = 0; process < 4; ++process) {

@@ -169,7 +169,7 @@ void drop_unrelated_files(std::vector<Piece>& pieces) {
     if (!piece.traces.empty() && piece.rank) shapes.insert(shape_of(piece.name));
   }
   std::erase_if(pieces, [&](const Piece& piece) {
-    if (!piece.traces.empty() || piece.source != nullptr) return false;
+    if (!piece.traces.empty() || !piece.sources.empty()) return false;
     if (!piece.error) return true;  // of another format than the one asked for, or without ranks
     // Without any readable trace to compare with, every recognised but broken file is reported.
     if (piece.named || (piece.format != nullptr && shapes.empty())) return false;
@@ -218,7 +218,7 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
       ++by_kind[std::string(piece.kind()->name)];
       piece.traces.clear();
     } else if (!piece.evidence.notes.empty() && !chosen) {
-      ++by_kind[std::string(piece.source->name)];
+      for (const EvidenceSource* source : piece.sources) ++by_kind[std::string(source->name)];
     }
     std::move(piece.evidence.notes.begin(), piece.evidence.notes.end(),
               std::back_inserter(out.notes));

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "trace/formats/ring/reader.h"
+#include "trace/pasted_text.h"
 #include "trace/utf16.h"
 
 namespace lockstep::trace {
@@ -104,15 +105,32 @@ void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
   piece.unreadable = std::move(recording->unreadable);
 }
 
-// Reads what a file says besides calls. Logs that hold calls (NCCL's, the watchdog's) are read a
-// second time for that.
+// Reads what a file says besides calls. Logs that hold calls (NCCL's, the watchdog's) are read
+// again for that, and so is a file of several kinds: stacks and RAS's answers below a job's output.
 void read_evidence(const Content& content, const ReadingPlan& plan, Piece& piece) {
   const bool log = piece.format != nullptr && piece.format->is_log;
   if (!plan.evidence || (piece.format != nullptr && !log)) return;
-  piece.source = recognise_evidence(content.bytes, content.name);
-  if (piece.source == nullptr) return;
-  piece.evidence =
-      piece.source->read({content.bytes, content.name, plan.rank_of_output(content.name)});
+  for (const EvidenceSource& source : evidence_sources()) {
+    if (!source.recognises(content.bytes, content.name)) continue;
+    FileEvidence told =
+        source.read({content.bytes, content.name, plan.rank_of_output(content.name)});
+    // The first is what the file is, even if nothing in it counts.
+    if (!piece.sources.empty() && told.notes.empty()) continue;
+    piece.sources.push_back(&source);
+    for (RankNote& note : told.notes) piece.evidence.add(std::move(note));
+    piece.evidence.world_size = std::max(piece.evidence.world_size, told.world_size);
+  }
+}
+
+// The text of a file that does not hold it plainly: in UTF-16, quoted, coloured. Nothing for all
+// others. Recordings of calls are never changed.
+std::optional<std::string> plain_form(std::string_view bytes) {
+  std::optional<std::string> text = utf8_of_utf16(bytes);
+  if (text) bytes = *text;
+  const Format* const format = recognise(bytes);
+  if (format != nullptr && !format->is_log) return text;
+  std::optional<std::string> plain = without_wrapping(bytes);
+  return plain ? plain : text;
 }
 
 // What to do with a file of no form that can be read, by its name and first bytes.
@@ -141,7 +159,7 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
   read_evidence(content, plan, piece);
   // --format overrides what a named file looks like; in a folder it only selects files.
   const bool forced = plan.format != nullptr && named;
-  if (piece.format == nullptr && piece.source != nullptr && !forced) return piece;
+  if (piece.format == nullptr && !piece.sources.empty() && !forced) return piece;
   if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
   if (piece.format == nullptr) {
     piece.error =
@@ -156,7 +174,7 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
   }
   if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
   read_piece({content.bytes, content.name, piece.rank, plan.work, content.written}, tables, piece);
-  if (piece.error && piece.source != nullptr) {  // a log without calls
+  if (piece.error && !piece.sources.empty()) {  // a log without calls
     piece.error.reset();
     return piece;
   }
@@ -182,19 +200,19 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::atomic<s
       return plan.format != nullptr || recognise(head) != nullptr ||
              (plan.evidence && recognise_evidence(head, file.path) != nullptr);
     };
-    const Status opened = for_each_content(
-        file.path, buffer,
-        {.wants =
-             [&](std::string_view head) {
-               const std::optional<std::string> text = utf8_of_utf16(head);
-               return is_wanted(text ? *text : head);
-             },
-         .use =
-             [&](Content content) {
-               const std::optional<std::string> text = utf8_of_utf16(content.bytes);
-               if (text) content.bytes = *text;
-               pieces.push_back(read_content(content, file.named, plan, tables));
-             }});
+    const Status opened =
+        for_each_content(file.path, buffer,
+                         {.wants =
+                              [&](std::string_view head) {
+                                const std::optional<std::string> text = plain_form(head);
+                                return is_wanted(text ? *text : head);
+                              },
+                          .use =
+                              [&](Content content) {
+                                const std::optional<std::string> text = plain_form(content.bytes);
+                                if (text) content.bytes = *text;
+                                pieces.push_back(read_content(content, file.named, plan, tables));
+                              }});
     if (opened) continue;
     Piece& piece = pieces.emplace_back();
     piece.name = file.path;

@@ -45,8 +45,8 @@ struct Piece {
   // For a digest: the format of the files that it was made from, and those that were unreadable.
   const Format* stands_for = nullptr;
   std::vector<Run::Unreadable> unreadable;
-  std::string job;                         // which run of the job wrote it (ring_job)
-  const EvidenceSource* source = nullptr;  // of `evidence`; null: it is none
+  std::string job;                             // which run of the job wrote it (ring_job)
+  std::vector<const EvidenceSource*> sources;  // of `evidence`; empty: it is none
   FileEvidence evidence;
 
   const Format& counts_as() const { return stands_for != nullptr ? *stands_for : *format; }

@@ -222,6 +222,8 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
     }
     std::move(piece.evidence.notes.begin(), piece.evidence.notes.end(),
               std::back_inserter(out.notes));
+    std::move(piece.evidence.launched.begin(), piece.evidence.launched.end(),
+              std::back_inserter(out.launched));
     out.world_size = std::max(out.world_size, piece.evidence.world_size);
   }
   if (by_kind.empty()) return out;

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "trace/choose_pieces.h"
+#include "trace/evidence/launched_calls.h"
 #include "trace/formats/format.h"
 #include "trace/gpus.h"
 #include "trace/other_attempts.h"
@@ -174,6 +175,8 @@ bool writes_ends(const Run& run, const Format* format) {
 
 Run complete_run(LoadedTraces loaded) {
   const Format* format = loaded.format;
+  if (format != nullptr && format->name == watchdog_log_format().name)
+    add_ranks_behind(loaded.traces, loaded.evidence.launched, loaded.tables);
   // Linking comes first: it fills in groups and world sizes, which the run is assembled from.
   if (format != nullptr && format->link != nullptr) format->link(loaded.traces, loaded.tables);
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));

@@ -17,18 +17,21 @@ namespace {
 constexpr std::string_view kNoBreakSpace = "\xC2\xA0";
 
 // What a page writes for these characters; the ampersand last, so that "&amp;gt;" becomes "&gt;".
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kReplaced = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kReplaced = {
     {{kNoBreakSpace, " "},
      {"&nbsp;", " "},
      {"&gt;", ">"},
      {"&lt;", "<"},
      {"&quot;", "\""},
+     {"&#34;", "\""},
      {"&#39;", "'"},
+     {"&#x27;", "'"},
      {"&amp;", "&"}}};
 
 bool has_replaced(std::string_view text) {
   // "&amp;" alone may be an address that a program prints.
-  static const WordSearch search({kNoBreakSpace, "&nbsp;", "&gt;", "&lt;", "&quot;", "&#39;"});
+  static const WordSearch search(
+      {kNoBreakSpace, "&nbsp;", "&gt;", "&lt;", "&quot;", "&#39;", "&#x27;"});
   return search.occurs_in(text);
 }
 
@@ -46,10 +49,10 @@ void replace_into(std::string& out, std::string_view text) {
   }
 }
 
-// Whether the text has three lines in a row that begin as quoted ones do. Programs write single
-// ones ("> building the data set").
+// Whether the text has two lines in a row that begin as quoted ones do. Programs write single ones
+// ("> building the data set").
 bool has_quotes(std::string_view text) {
-  constexpr int kInARow = 3;
+  constexpr int kInARow = 2;
   int in_a_row = 0;
   while (!text.empty()) {
     const std::string_view line = take_until(text, '\n');
@@ -69,6 +72,29 @@ std::string_view without_quotes(std::string_view line) {
     else
       break;
   }
+  return line;
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// "**RuntimeError: x**": bold in a thread. Rows of asterisks are none.
+bool is_bold(std::string_view line) {
+  constexpr std::string_view kBold = "**";
+  return line.starts_with(kBold) && line.size() > 2 && is_letter(line[2]);
+}
+
+bool has_bold(std::string_view text) {
+  if (text.starts_with("**") && is_bold(text)) return true;
+  for (std::size_t at = text.find("\n**"); at != kNpos; at = text.find("\n**", at + 1))
+    if (is_bold(text.substr(at + 1))) return true;
+  return false;
+}
+
+std::string_view without_bold(std::string_view line) {
+  if (!is_bold(line)) return line;
+  line.remove_prefix(2);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.ends_with("**")) line.remove_suffix(2);
   return line;
 }
 
@@ -92,14 +118,16 @@ std::optional<std::string> without_wrapping(std::string_view bytes) {
     plain = std::exchange(out, {});
     bytes = plain;
   }
-  if (!sample_of(bytes).any(has_quotes)) {
+  const bool quoted = sample_of(bytes).any(has_quotes);
+  if (!quoted && !sample_of(bytes).any(has_bold)) {
     if (!coloured && !replaced) return std::nullopt;
     return plain;
   }
   out.reserve(bytes.size());
   while (!bytes.empty()) {
     const bool ends = contains_text(bytes, "\n");
-    out += without_quotes(take_until(bytes, '\n'));
+    const std::string_view line = take_until(bytes, '\n');
+    out += without_bold(quoted ? without_quotes(line) : line);
     if (ends) out += '\n';
   }
   return out;

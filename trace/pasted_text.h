@@ -1,5 +1,6 @@
-// Text as people pass it on: quoted in a mail or a thread ("> " before each line), with the colours
-// of a terminal, copied out of a web page with its no-break spaces and entities ("&gt;").
+// Text as people pass it on: quoted in a mail or a thread ("> " before each line), with bold lines
+// ("**…**") or the colours of a terminal, copied out of a web page with its no-break spaces and
+// entities ("&gt;").
 #pragma once
 
 #include <optional>

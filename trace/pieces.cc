@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -118,6 +119,8 @@ void read_evidence(const Content& content, const ReadingPlan& plan, Piece& piece
     if (!piece.sources.empty() && told.notes.empty()) continue;
     piece.sources.push_back(&source);
     for (RankNote& note : told.notes) piece.evidence.add(std::move(note));
+    std::move(told.launched.begin(), told.launched.end(),
+              std::back_inserter(piece.evidence.launched));
     piece.evidence.world_size = std::max(piece.evidence.world_size, told.world_size);
   }
 }

@@ -42,6 +42,7 @@ struct RankNote {
     gpu_warning,    // an Xid that a job may survive
     stack,          // where the process was
     ras,            // what NCCL's RAS reports
+    analysis,       // what PyTorch's analysis of dumps says
     calls,          // another recording of its calls
     contradiction,  // two sources that contradict each other
   };

@@ -154,13 +154,21 @@ CallRef waiting_call(const Context& context, std::uint32_t rank) {
   return {rank, context.where.positions[rank].waiting_in()};
 }
 
+CallRef shown_call(const Context& context, const WaitPoint& point) {
+  for (const std::uint32_t rank : point.waiting) {
+    const CallRef call = waiting_call(context, rank);
+    if (context.call(call).signature != trace::SignatureId{}) return call;
+  }
+  return waiting_call(context, point.waiting[0]);
+}
+
 std::uint64_t seq_at(const Context& context, const WaitPoint& point) {
   if (point.group != WaitPoint::kPointToPoint) return context.seq_of(point);
   return context.call(waiting_call(context, point.waiting[0])).seq;
 }
 
 std::string describe_wait(const Context& context, const WaitPoint& point) {
-  const CallRef call = waiting_call(context, point.waiting[0]);
+  const CallRef call = shown_call(context, point);
   if (point.mismatched) {
     return fmt::format("{} issued calls that do not fit together ({})",
                        context.describe_ranks(point.waiting),

@@ -118,6 +118,10 @@ void unite(std::vector<T>& into, const std::vector<T>& more) {
 // The call in which a rank waits; kNoCall: in none.
 CallRef waiting_call(const Context& context, std::uint32_t rank);
 
+// The call in which the point's ranks wait, of one whose trace shows which it is, if any does: a
+// watchdog's counters tell its number alone.
+CallRef shown_call(const Context& context, const WaitPoint& point);
+
 // The sequence number of a wait point's call; for point-to-point, that in the rank's own sequence.
 std::uint64_t seq_at(const Context& context, const WaitPoint& point);
 

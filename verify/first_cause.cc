@@ -1,11 +1,15 @@
 #include "verify/first_cause.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,6 +19,7 @@
 #include "trace/evidence/exceptions.h"
 #include "trace/formats/log_lines.h"
 #include "trace/run.h"
+#include "verify/advice.h"
 #include "verify/context.h"
 
 namespace lockstep::verify {
@@ -29,11 +34,10 @@ constexpr std::string_view kStoreBarrier = "store based barrier";
 constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
 constexpr std::string_view kClients = "waiting for clients";
 constexpr std::string_view kStoreLost = "flag on TCPStore";
-
-bool mentions_any(std::string_view text, std::initializer_list<std::string_view> signs) {
-  return std::any_of(signs.begin(), signs.end(),
-                     [&](std::string_view sign) { return contains_text(text, sign); });
-}
+constexpr std::string_view kRendezvous = "elastic.rendezvous.api.Rendezvous";
+constexpr std::string_view kMismatch = "Detected mismatch between collectives";
+constexpr std::string_view kRemoteRank = "remote rank:";  // of HCCL
+constexpr std::string_view kIsIn = "its process was in ";
 
 // Exceptions that only say that NCCL failed; its own warnings say why.
 bool only_says_nccl_failed(std::string_view text) {
@@ -57,15 +61,63 @@ enum class Weight : std::uint8_t {
   warning,        // of NCCL
   may_be_caught,  // an exception that much output follows
   nccl_fails,     // an exception that says no more
+  mismatch,       // ranks that called differently, of whom nobody is wrong for sure
   waits_for,      // a rank that did not come
+  did_not_join,   // by PyTorch's analysis of dumps
+  gone,           // by NCCL's RAS
   store_lost,
-  lost,  // any other lost peer
+  lost,    // any other lost peer
+  behind,  // by NCCL's RAS, which asks while the job goes on
   timeout,
   ended_first,  // as a launcher saw it
   ended,
+  stack,
 };
 
-std::optional<Weight> weight_of(const RankNote& note) {
+// What NCCL's RAS says of how many calls ranks launched:
+//
+//   … 7 ranks have launched up to operation 64; this rank has launched up to operation 60
+//   … this rank has launched up to operation 60              another one has more
+//   … launched 60 AllReduce, and others up to 64             JSON
+class LaunchedCalls {
+ public:
+  explicit LaunchedCalls(const trace::Run& run) {
+    for (const RankNote& note : run.notes) {
+      if (note.kind != NoteKind::ras) continue;
+      const auto [before, own] = parts_of(note.text);
+      if (!own) continue;
+      std::int64_t& most = most_[std::string(before)];
+      most = std::max({most, *own, trace::number_after(before, kUpTo).value_or(0)});
+    }
+  }
+
+  // How many calls a rank is behind others, by its note; nothing where it is not.
+  std::optional<std::int64_t> behind(const RankNote& note) const {
+    const std::string_view text = note.text;
+    if (const auto others = trace::number_after(text, ", and others up to ")) {
+      const auto own = trace::number_after(text, "launched ");
+      return own && *own < *others ? std::optional(*others - *own) : std::nullopt;
+    }
+    const auto [before, own] = parts_of(text);
+    const auto most = own ? most_.find(before) : most_.end();
+    if (most == most_.end() || *own >= most->second) return std::nullopt;
+    return most->second - *own;
+  }
+
+ private:
+  static constexpr std::string_view kUpTo = "launched up to operation ";
+
+  // What stands before the rank's own number, which is the same for all ranks of a report.
+  static std::pair<std::string_view, std::optional<std::int64_t>> parts_of(std::string_view text) {
+    const std::size_t at = text.find("this rank has launched");
+    if (at == std::string_view::npos) return {};
+    return {text.substr(0, at), trace::number_after(text.substr(at), kUpTo)};
+  }
+
+  std::map<std::string, std::int64_t, std::less<>> most_;
+};
+
+std::optional<Weight> weight_of(const LaunchedCalls& launched, const RankNote& note) {
   switch (note.kind) {
     case NoteKind::gpu_fault:
       return Weight::hardware;
@@ -83,17 +135,24 @@ std::optional<Weight> weight_of(const RankNote& note) {
     case NoteKind::peer_lost:
       if (contains_text(note.text, "ChildFailedError")) return std::nullopt;  // of the launcher
       if (contains_text(note.text, "Watchdog caught")) return Weight::timeout;
-      if (mentions_any(note.text, {kUniqueId, kStoreBarrier, kMonitored, kClients}))
+      if (contains_text(note.text, kMismatch)) return Weight::mismatch;
+      if (mentions_any(note.text, {kUniqueId, kStoreBarrier, kMonitored, kClients, kStoreAddress,
+                                   kRendezvous, kRemoteRank}))
         return Weight::waits_for;
       return contains_text(note.text, kStoreLost) ? Weight::store_lost : Weight::lost;
     case NoteKind::watchdog:
       return Weight::timeout;
     case NoteKind::ended:
       return note.text.starts_with("the first") ? Weight::ended_first : Weight::ended;
+    case NoteKind::analysis:
+      return Weight::did_not_join;
+    case NoteKind::ras:
+      if (mentions_any(note.text, {"considered dead", "does not answer"})) return Weight::gone;
+      return launched.behind(note) ? std::optional(Weight::behind) : std::nullopt;
+    case NoteKind::stack:
+      return note.text.starts_with(kIsIn) ? std::optional(Weight::stack) : std::nullopt;
     case NoteKind::caught:
     case NoteKind::gpu_warning:
-    case NoteKind::stack:
-    case NoteKind::ras:
     case NoteKind::calls:
     case NoteKind::contradiction:
       return std::nullopt;
@@ -101,29 +160,18 @@ std::optional<Weight> weight_of(const RankNote& note) {
   return std::nullopt;
 }
 
-// "node4" of "closed by remote peer node4<42830>", "10.0.0.4" of "[10.0.0.4]:8021"; empty where the
-// text names no peer, or one that a shell could take for something else.
-std::string peer_in(std::string_view text) {
-  std::string_view peer;
-  for (const std::string_view before :
-       {"remote peer ", "recv from ", "send to ", "Connect to ", "from peer "}) {
-    peer = trace::word_after(text, before);
-    if (!peer.empty()) break;
+// What decides between notes of one weight: when torchrun saw the first failure of its node, how
+// far a rank is behind (the farthest first).
+std::pair<std::string_view, std::int64_t> order_in(const LaunchedCalls& launched,
+                                                   const RankNote& note, Weight weight) {
+  if (weight == Weight::ended_first) {
+    const std::size_t at = note.text.rfind(" at ");
+    if (at != std::string::npos) return {std::string_view(note.text).substr(at), 0};
   }
-  if (peer.empty()) {
-    const std::size_t open = text.rfind('[');
-    const std::size_t close = open == std::string_view::npos ? open : text.find("]:", open);
-    if (close != std::string_view::npos) peer = text.substr(open + 1, close - open - 1);
-  }
-  peer = peer.substr(0, peer.find('<'));
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
-  };
-  const bool usable = !peer.empty() && !peer.starts_with('-') && peer != "localhost" &&
-                      !peer.starts_with("127.") && peer.size() <= 64 &&
-                      std::all_of(peer.begin(), peer.end(), plain);
-  return usable ? std::string(peer) : "";
+  // A watchdog that is stuck itself says less than one that names the call.
+  if (weight == Weight::timeout) return {"", contains_text(note.text, "OpType=") ? 0 : 1};
+  if (weight == Weight::behind) return {"", -launched.behind(note).value_or(0)};
+  return {"", 0};
 }
 
 std::string shown(const RankNote& note) {
@@ -151,12 +199,75 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
   std::set_difference(missing.begin(), missing.end(), ranks.begin(), ranks.end(),
                       std::back_inserter(silent));
   const bool few_are_silent = !silent.empty() && silent.size() <= ranks.size();
+  // Where one of them made the call, if its watchdog says so.
+  constexpr std::string_view kMadeIn = "it made the call that failed in ";
+  const auto made = std::find_if(run.notes.begin(), run.notes.end(), [&](const RankNote& other) {
+    return other.kind == NoteKind::stack && other.text.starts_with(kMadeIn) &&
+           std::find(ranks.begin(), ranks.end(), other.rank) != ranks.end();
+  });
   return fmt::format(
-      "{} gave up waiting in {}{}; {}",
+      "{} gave up waiting in {}{}{}; {}",
       note.rank.value == trace::kNone ? describe_subject(note) : describe_ranks(ranks),
       printable(own.second), own.first ? fmt::format(" (call {})", *own.first) : "",
+      made == run.notes.end()
+          ? ""
+          : fmt::format(", made in {}",
+                        printable(std::string_view(made->text).substr(kMadeIn.size()))),
       few_are_silent ? fmt::format("{} wrote nothing of it", describe_ranks(silent))
                      : std::string("the log does not show who did not come"));
+}
+
+// Where each process was, of stacks alone: who is elsewhere than most.
+std::string describe_stacks(const trace::Run& run) {
+  std::map<std::string, std::vector<const RankNote*>> places;
+  for (const RankNote& note : run.notes) {
+    if (note.kind != NoteKind::stack || !note.text.starts_with(kIsIn)) continue;
+    places[note.text.substr(kIsIn.size())].push_back(&note);
+  }
+  const auto who = [](const std::vector<const RankNote*>& notes) {
+    std::vector<trace::Rank> ranks;
+    for (const RankNote* note : notes)
+      if (note->rank.value != trace::kNone) ranks.push_back(note->rank);
+    if (ranks.size() == notes.size()) return describe_ranks(ranks);
+    return notes.size() == 1 ? describe_subject(*notes[0])
+                             : plural(notes.size(), "process", "processes");
+  };
+  std::vector<std::pair<std::string, std::vector<const RankNote*>>> by_size(places.begin(),
+                                                                            places.end());
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  constexpr std::size_t kShown = 3;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(by_size.size(), kShown); ++i) {
+    const auto& [place, notes] = by_size[i];
+    out += fmt::format("{}{} {} in {}", i == 0 ? "" : "; ", who(notes),
+                       notes.size() == 1 ? "was" : "were", printable(place));
+  }
+  if (by_size.size() > kShown)
+    out += fmt::format("; {} elsewhere", plural(by_size.size() - kShown, "other place"));
+  return out;
+}
+
+// "Rank 1 is running collective: …, but Rank 2 is running collective: …".
+std::string describe_mismatch(const RankNote& note) {
+  const auto a = trace::number_after(note.text, "Rank ");
+  const auto b = trace::number_after(note.text, "but Rank ");
+  if (!a || !b) return fmt::format("ranks made different calls: {}", shown(note));
+  return fmt::format("ranks {} and {} made different calls: {}", *a, *b, shown(note));
+}
+
+// The ranks of the same report of PyTorch's analysis: the missing ones.
+std::string describe_analysis(const trace::Run& run, const RankNote& note) {
+  if (note.rank.value == trace::kNone) return shown(note);
+  std::vector<trace::Rank> ranks;
+  for (const RankNote& other : run.notes) {
+    const bool same = other.kind == note.kind && other.text == note.text;
+    if (same && (ranks.empty() || ranks.back() != other.rank)) ranks.push_back(other.rank);
+  }
+  constexpr std::string_view kBy = "by torchfrtrace it ";
+  std::string text = shown(note);
+  if (text.starts_with(kBy)) text = text.substr(kBy.size());
+  return fmt::format("{}, by torchfrtrace, {}", describe_ranks(ranks), text);
 }
 
 // Rank 0 makes the id by which the others find each other.
@@ -172,6 +283,21 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
     return fmt::format("{} waited in monitored_barrier() for {}, which did not come",
                        describe_subject(note), printable(others));
   }
+  // "The client socket has timed out after 600s while trying to connect to (10.0.0.1, 29500)."
+  if (const std::size_t at = note.text.find(kStoreAddress); at != std::string::npos) {
+    const std::string_view rest = std::string_view(note.text).substr(at + kStoreAddress.size());
+    return fmt::format(
+        "{} could not reach the store at {}: rank 0, or its launcher, does not "
+        "serve it there ({})",
+        describe_subject(note), printable(rest.substr(0, rest.find(')'))),
+        printable(note.location.str()));
+  }
+  if (contains_text(note.text, kRendezvous))
+    return fmt::format("{} waited in vain for the other nodes' launchers: {}",
+                       describe_subject(note), shown(note));
+  if (const auto peer = trace::number_after(note.text, "remote rank: ["); peer)
+    return fmt::format("{} waited for rank {} of its group (HCCL), which did not come in time ({})",
+                       describe_subject(note), *peer, printable(note.location.str()));
   if (!contains_text(note.text, kUniqueId)) {
     auto world = trace::number_after(note.text, "world_size=");
     auto came = trace::number_after(note.text, "worker_count=");
@@ -195,8 +321,9 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
       ranks.empty() ? describe_subject(note) : describe_ranks(ranks), root.value_or(0));
 }
 
-std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& missing,
-                         const RankNote& note, Weight weight) {
+std::string headline_for(const trace::Run& run, const LaunchedCalls& launched,
+                         const std::vector<trace::Rank>& missing, const RankNote& note,
+                         Weight weight) {
   switch (weight) {
     case Weight::killed:
       return fmt::format("{} was killed: {}", describe_subject(note), shown(note));
@@ -216,12 +343,28 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
       if (contains_text(note.text, "got signal"))
         return fmt::format("{} was told to end: {}", describe_subject(note), shown(note));
       const std::string peer = peer_in(note.text);
+      if (!peer.empty() && is_unreachable(note.text))
+        return fmt::format("{} cannot reach {}: {}", describe_subject(note), peer, shown(note));
       return peer.empty() ? fmt::format("{} lost a peer: {}", describe_subject(note), shown(note))
                           : fmt::format(
                                 "{} lost the connection to {}: a process there ended first, or the "
                                 "network failed ({})",
                                 describe_subject(note), peer, printable(note.location.str()));
     }
+    case Weight::mismatch:
+      return describe_mismatch(note);
+    case Weight::did_not_join:
+      return describe_analysis(run, note);
+    case Weight::gone:
+      return fmt::format("{} is gone or hangs, by NCCL's RAS: {}", describe_subject(note),
+                         shown(note));
+    case Weight::behind: {
+      const std::int64_t calls = launched.behind(note).value_or(0);
+      return fmt::format("{} was {} behind when NCCL's RAS asked: {}", describe_subject(note),
+                         plural(calls, "call"), shown(note));
+    }
+    case Weight::stack:
+      return describe_stacks(run);
     case Weight::timeout:
       return describe_timeout(run, missing, note);
     case Weight::may_be_caught:
@@ -256,13 +399,42 @@ Advice advice_for(const RankNote& note, Weight weight) {
       return {"NCCL says why with NCCL_DEBUG=INFO in the job's environment",
               "export NCCL_DEBUG=INFO"};
     case Weight::waits_for:
+      if (contains_text(note.text, kStoreAddress)) {
+        const std::string host = peer_in(note.text);
+        const std::string_view address = std::string_view(note.text).substr(
+            note.text.find(kStoreAddress) + kStoreAddress.size());
+        const auto port = trace::number_after(address, ", ");
+        return {"see whether rank 0 runs, and whether MASTER_ADDR and MASTER_PORT are its own",
+                host.empty() || !port ? "" : fmt::format("nc -vz {} {}", host, *port)};
+      }
+      return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
     case Weight::store_lost:
       return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
+    case Weight::mismatch:
+      return {
+          "find why their code or their data took different ways: the call's place in the "
+          "program is in the traceback",
+          ""};
+    case Weight::did_not_join:
+      return {"see where these ranks are, or give `lockstep verify` the dumps themselves", ""};
+    case Weight::gone:
+      return {"read the output of that process, and see whether its node is up", ""};
+    case Weight::behind:
+      return {
+          "ask again in a minute: if the numbers are the same, see where that rank is",
+          note.pid == trace::kNone ? "ncclras -v" : fmt::format("py-spy dump --pid {}", note.pid)};
+    case Weight::stack:
+      return {"take the stacks again in a minute: who has not moved is stuck, or waits", ""};
     case Weight::lost: {
       if (contains_text(note.text, "got signal"))
         return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
                 ""};
       const std::string peer = peer_in(note.text);
+      if (is_unreachable(note.text))
+        return {
+            "look at the network between the two, and at the interface that was chosen "
+            "(NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
+            peer.empty() ? "" : fmt::format("ip route get {}", peer)};
       return {"read the output of the processes there; if they say nothing, look at the network",
               peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
     }
@@ -291,39 +463,6 @@ std::string describe_subject(const RankNote& note) {
   return fmt::format("a rank{} that the log does not name", on);
 }
 
-Advice advice_about(std::string_view text, const std::string& host) {
-  const std::string there = peer_in(fmt::format("from peer {}", host));
-  const std::string at = there.empty() ? "" : fmt::format("ssh {} ", there);
-  if (contains_text(text, "by GPU node-"))  // ROCm's words
-    return {"the GPU or its driver hangs: reset it, or leave out the node",
-            at + "rocm-smi --showrasinfo"};
-  if (trace::mentions_hardware(text))
-    return {"the GPU is defective or lost, not the program: reset it, or leave out the node",
-            at + "nvidia-smi -q -d ECC,ROW_REMAPPER"};
-  if (trace::mentions_unused_parameters(text)) return {};
-  if (contains_text(text, "DataLoader worker")) {
-    const bool killed = contains_text(text, "signal: Killed");
-    return {
-        "a worker of its data loader ended: mostly for memory of the host, or shared memory that "
-        "is too small (docker run --shm-size)",
-        at + (killed ? "dmesg -T | grep -i 'killed process'" : "df -h /dev/shm")};
-  }
-  if (trace::mentions_memory(text))
-    return {
-        "use less memory there (smaller micro-batches, activation checkpointing), or find out "
-        "why this rank needs more than the others",
-        ""};
-  if (contains_text(text, "return code = -7") || contains_text(text, "Bus error"))
-    return {"a bus error is mostly shared memory that is too small (docker run --shm-size)",
-            at + "df -h /dev/shm"};
-  if (contains_text(text, "Got completion") || contains_text(text, "async event"))
-    return {"the network adapter reports it: check the link, the cable and the switch of both ends",
-            at + "ibstat"};
-  if (contains_text(text, "Duplicate GPU"))
-    return {"give each process a GPU of its own: torch.cuda.set_device(local_rank)", ""};
-  return {};
-}
-
 void tell_first_cause(const trace::Run& run, Report& report) {
   // Who only lost a peer: the error tells no cause yet.
   const auto is_victim = [](const Finding& f) {
@@ -334,13 +473,15 @@ void tell_first_cause(const trace::Run& run, Report& report) {
         return (f.severity != Severity::note && !is_victim(f)) || !f.headline.empty();
       });
   if (told || report.findings.empty()) return;
+  const LaunchedCalls launched(run);
   const RankNote* best = nullptr;
   std::optional<Weight> weight;
-  const auto key = [](const RankNote& note, Weight w) {
-    return std::tuple(w, std::string_view(note.location.file), note.location.line);
+  const auto key = [&](const RankNote& note, Weight w) {
+    return std::tuple(w, order_in(launched, note, w), std::string_view(note.location.file),
+                      note.location.line);
   };
   for (const RankNote& note : run.notes) {
-    const std::optional<Weight> own = weight_of(note);
+    const std::optional<Weight> own = weight_of(launched, note);
     if (!own || (best != nullptr && key(note, *own) >= key(*best, *weight))) continue;
     best = &note;
     weight = own;
@@ -361,7 +502,7 @@ void tell_first_cause(const trace::Run& run, Report& report) {
   }
   if (finding == report.findings.end()) finding = report.findings.begin();
   const Advice advice = advice_for(*best, *weight);
-  finding->headline = headline_for(run, report.ranks_missing, *best, *weight);
+  finding->headline = headline_for(run, launched, report.ranks_missing, *best, *weight);
   if (!advice.fix.empty()) finding->fix = advice.fix;
   finding->next = advice.next;
 }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "verify/report.h"
 
@@ -18,14 +17,6 @@ struct RankNote;
 }  // namespace lockstep::trace
 
 namespace lockstep::verify {
-
-// What to do about an end for that reason.
-struct Advice {
-  std::string fix;   // a sentence; empty: the rule's own
-  std::string next;  // a shell command; empty: none
-};
-// `text`: the exception, or what the launcher said.
-Advice advice_about(std::string_view text, const std::string& host);
 
 // "rank 3", "process 71 on node4", "a rank that the log does not name".
 std::string describe_subject(const trace::RankNote& note);

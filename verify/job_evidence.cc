@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
 #include "trace/run.h"
+#include "verify/advice.h"
 #include "verify/context.h"
 #include "verify/first_cause.h"
 

@@ -20,12 +20,16 @@ TEST(PastedText, BecomesWhatItWas) {
   EXPECT_EQ(without_wrapping("\x1b[31ma\x1b[0m\r\nb"), "a\r\nb");
   EXPECT_EQ(without_wrapping("ranks:\xC2\xA0&lt;0&gt; &amp;gt; &quot;x&quot;"),
             "ranks: <0> &gt; \"x\"");
+  EXPECT_EQ(without_wrapping("{&#x27;loss&#x27;: 1}\n"), "{'loss': 1}\n");
+  EXPECT_EQ(without_wrapping("**ERROR: a**\r\n***\n**KeyError: b\n"),
+            "ERROR: a\n***\nKeyError: b\n");
   EXPECT_EQ(without_wrapping("&gt; a\n&gt; b\n&gt; c &amp; d\n"), "a\nb\nc & d\n");
 }
 
 TEST(PastedText, OtherTextStaysAsItIs) {
-  for (const std::string_view text : {"", "> building the data set\nstep 1\n> building\n",
-                                      "http://a/?b&amp;c", "a\xC3\xA9\n", "a > b\na > c\na > d\n"})
+  for (const std::string_view text :
+       {"", "> building the data set\nstep 1\n> building\n", "http://a/?b&amp;c", "a\xC3\xA9\n",
+        "a > b\na > c\na > d\n", "*****\n** 1\n"})
     EXPECT_EQ(without_wrapping(text), std::nullopt) << text;
   EXPECT_EQ(without_wrapping(std::string_view("\0\x1b[31m> a\n> b\n> c\n", 18)), std::nullopt);
 }

@@ -164,5 +164,95 @@ TEST(FirstCause, WhatSaysNothingOfAnEndIsNoCause) {
             "");
 }
 
+Told exception(const std::string& text, const std::string& host = "") {
+  return {Kind::exception, -1, text, host};
+}
+
+Told lost(const std::string& text) { return {Kind::peer_lost, -1, text}; }
+
+TEST(FirstCause, APortThatIsTakenComesBeforeWhoWaitsForTheStore) {
+  EXPECT_THAT(
+      first_cause({lost("torch.distributed.DistStoreError: Timed out after 61 seconds waiting for "
+                        "clients. 1/4 clients joined."),
+                   exception("RuntimeError: The server socket has failed to bind to [::]:29512 "
+                             "(errno: 98 - Address already in use).",
+                             "node4")}),
+      testing::EndsWith("(job.log:2) | ssh node4 ss -ltnp 'sport = :29512'"));
+}
+
+TEST(FirstCause, AStoreThatNobodyServes) {
+  EXPECT_EQ(first_cause({lost("torch.distributed.DistNetworkError: The client socket has timed out "
+                              "after 600s while trying to connect to (10.0.0.7, 29500).")}),
+            "a rank that the log does not name could not reach the store at 10.0.0.7, 29500: rank "
+            "0, or its launcher, does not serve it there (job.log:1) | nc -vz 10.0.0.7 29500");
+}
+
+TEST(FirstCause, WhoCannotBeReachedNeedNotHaveEnded) {
+  const Told unreachable{Kind::nccl_warning, -1,
+                         "NCCL WARN Net : Connect to 192.168.1.9<54263> failed : No route to host"};
+  EXPECT_THAT(first_cause({unreachable}), HasSubstr("cannot reach 192.168.1.9: NCCL WARN"));
+  EXPECT_THAT(first_cause({unreachable}), testing::EndsWith("| ip route get 192.168.1.9"));
+}
+
+TEST(FirstCause, RanksThatCalledDifferently) {
+  const Told differ = lost(
+      "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: "
+      "CollectiveFingerPrint(SequenceNumber=1OpType=BARRIER), but Rank 2 is running collective: x");
+  EXPECT_THAT(first_cause({kClosed, differ, kTimeout}),
+              testing::StartsWith("ranks 1 and 2 made different calls: RuntimeError"));
+  EXPECT_EQ(report_of({differ}).verdict, Verdict::inconclusive);
+}
+
+TEST(FirstCause, OfSeveralNodesTheFirstFailureByTheClockCounts) {
+  const std::string failure = "the first failure, by torchrun: exit code 1 at 2023-06-03_22:45:";
+  EXPECT_THAT(first_cause({{Kind::ended, 0, failure + "52"}, {Kind::ended, 4, failure + "01"}}),
+              testing::StartsWith("rank 4 ended"));
+}
+
+TEST(FirstCause, RasTellsWhoIsBehindWhereNothingElseDoes) {
+  const std::string report =
+      "MISMATCH, communicator 78db: counts differ; this rank has launched up "
+      "to operation ";
+  const Told ahead{Kind::ras, 1, report + "288686"};
+  const Told behind{Kind::ras, 0, report + "288685"};
+  EXPECT_THAT(first_cause({behind, ahead}),
+              testing::StartsWith("rank 0 was 1 call behind when NCCL's RAS asked"));
+  EXPECT_THAT(first_cause({{Kind::ras, 1,
+                            "communicator 78db: launched 60 AllReduce, and others up "
+                            "to 64"}}),
+              testing::StartsWith("rank 1 was 4 calls behind"));
+  EXPECT_THAT(first_cause({behind, ahead, kTimeout, kClosed}), HasSubstr("lost the connection"));
+  EXPECT_EQ(first_cause({{Kind::ras, 1, report + "5"}, {Kind::ras, 0, report + "5"}}), "");
+  EXPECT_EQ(report_of({behind, ahead}).verdict, Verdict::inconclusive);
+}
+
+TEST(FirstCause, StacksShowWhoIsElsewhere) {
+  const auto in = [](int rank, const std::string& place) {
+    return Told{Kind::stack, rank, "its process was in " + place};
+  };
+  EXPECT_EQ(first_cause({in(0, "save (io.py:3)"), in(1, "all_reduce (c.py:1)"),
+                         in(2, "all_reduce (c.py:1)")}),
+            "rank 0 was in save (io.py:3); ranks 1, 2 were in all_reduce (c.py:1)");
+  EXPECT_THAT(first_cause({in(0, "save (io.py:3)"), kTimeout}), HasSubstr("gave up waiting"));
+}
+
+TEST(FirstCause, TorchfrtraceNamesWhoDidNotJoin) {
+  const std::string said = "by torchfrtrace it did not join all_reduce (call 41 of group world)";
+  EXPECT_EQ(first_cause({kTimeout, {Kind::analysis, 2, said}, {Kind::analysis, 3, said}}),
+            "ranks 2, 3, by torchfrtrace, did not join all_reduce (call 41 of group world) "
+            "(job.log:2)");
+}
+
+TEST(FirstCause, AStuckWatchdogSaysLessThanACall) {
+  const Told stuck{Kind::watchdog, 7, "watchdog got stuck for 480 seconds"};
+  EXPECT_THAT(first_cause({stuck, kTimeout}), testing::StartsWith("rank 1 gave up waiting"));
+  EXPECT_THAT(first_cause({stuck}), testing::StartsWith("rank 7: watchdog got stuck"));
+  EXPECT_THAT(first_cause({kTimeout,
+                           {Kind::stack, 1,
+                            "it made the call that failed in f (a.py:1), "
+                            "called from save (t.py:3)"}}),
+              HasSubstr("ALLREDUCE (call 12), made in f (a.py:1), called from save (t.py:3); "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

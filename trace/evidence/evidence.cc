@@ -13,7 +13,8 @@ namespace lockstep::trace {
 
 namespace {
 
-const std::array kSources = {ras_source(), stack_source(), cluster_source(), rank_log_source()};
+const std::array kSources = {ras_source(), stack_source(), cluster_source(), analysis_source(),
+                             rank_log_source()};
 
 using NoteKind = RankNote::Kind;
 
@@ -112,6 +113,8 @@ std::string_view to_string(RankNote::Kind kind) {
       return "stack";
     case NoteKind::ras:
       return "RAS";
+    case NoteKind::analysis:
+      return "analysis of dumps";
     case NoteKind::calls:
       return "another recording";
     case NoteKind::contradiction:

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trace/evidence/launched_calls.h"
 #include "trace/formats/format.h"
 #include "trace/gpus.h"
 #include "trace/run.h"
@@ -19,8 +20,9 @@ namespace lockstep::trace {
 
 // What one file says.
 struct FileEvidence {
-  std::vector<RankNote> notes;  // at most kMaxNotes
-  std::int32_t world_size = 0;  // 0: the file does not say
+  std::vector<RankNote> notes;          // at most kMaxNotes
+  std::int32_t world_size = 0;          // 0: the file does not say
+  std::vector<LaunchedCalls> launched;  // of RAS
 
   static constexpr std::size_t kMaxNotes = 1024;
   // Bounds the text, and drops what is beyond kMaxNotes.
@@ -28,7 +30,7 @@ struct FileEvidence {
 };
 
 struct EvidenceSource {
-  std::string_view name;     // "log", "ras", "stack", "cluster": in a report's line about sources
+  std::string_view name;     // "log", "ras", "stack": in a report's line about sources
   std::string_view summary;  // one line, for `--help`
   // Whether a file with these bytes (all, or the first FileBuffer::kHead) and that name may be one.
   bool (*recognises)(std::string_view bytes, std::string_view name);
@@ -41,6 +43,7 @@ struct EvidenceSource {
 EvidenceSource ras_source();
 EvidenceSource stack_source();
 EvidenceSource cluster_source();
+EvidenceSource analysis_source();
 EvidenceSource rank_log_source();
 
 // Every source, the most specific first.
@@ -54,6 +57,7 @@ struct JobEvidence {
   std::vector<RankNote> notes;
   std::vector<RankLocation> locations;  // of ranks in recordings that do not provide the calls
   std::int32_t world_size = 0;
+  std::vector<LaunchedCalls> launched;
   std::string sources;  // as Run::sources
 };
 

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "trace/formats/log_lines.h"
+#include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 
@@ -21,10 +25,11 @@ bool is_indented(std::string_view line) { return line.starts_with(' ') || line.s
 }  // namespace
 
 bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 48> kSigns = {
+  static constexpr std::array<std::string_view, 51> kSigns = {
       "closed by remote peer", "Call to recv from", "Got completion from peer",
       "Detected mismatch between collectives", "Connection closed by peer",
       "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
+      "Timed out receiving",  // of the store, what another rank was to put there
       "Timed out after", "timed out after",
       "store based barrier",  // of init_process_group: others did not come
       "Timed out initializing",
@@ -32,19 +37,49 @@ bool mentions_a_peer(std::string_view text) {
       "setting up NCCL communicator and retr",  // rank 0 did not come
       "EI0002",                                 // of HCCL: a peer's notification did not come
       "EI0006",                                 // of HCCL: a peer's connection did not come
-      "HCCL_E_TIMEOUT", "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
+      // Of Ascend's runtime: a task or a stream did not end in time, as all do that wait for a
+      // peer.
+      "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
+      "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
       "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
       // Of processes that tell of another one's end.
-      "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessExitedException",
-      "ProcessRaisedException", "due to an exception in a background process", "has timed out",
-      "Application timeout", "Socket Timeout", "socket timeout", "wait timeout", "pair closure",
-      "got 0 bytes", "recvValue failed", "aught collective operation timeout",
-      "remote process exited", "remote process has exited", "communicator was aborted",
-      "NCCL error: remote", "ncclRemoteError", "ncclSystemError", "DistStoreError",
-      "DistNetworkError", "ChildFailedError", "SignalException"};
+      "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
+      "due to an exception in a background process", "has timed out", "Application timeout",
+      "Socket Timeout", "socket timeout", "wait timeout", "pair closure", "got 0 bytes",
+      "recvValue failed", "aught collective operation timeout", "remote process exited",
+      "remote process has exited", "communicator was aborted", "NCCL error: remote",
+      "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
+      "ChildFailedError", "SignalException"};
   if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
+  if (mentions_taken_port(text)) return false;
   return std::any_of(kSigns.begin(), kSigns.end(),
                      [&](auto sign) { return contains_text(text, sign); });
+}
+
+bool mentions_taken_port(std::string_view text) {
+  return contains_text(text, "EADDRINUSE") || contains_text(text, "ddress already in use");
+}
+
+Rank rank_said_by(std::string_view text) {
+  const auto rank_from = [](std::optional<std::int64_t> number) {
+    return number && is_possible_rank(*number, kMaxWorldSize)
+               ? Rank(static_cast<std::int32_t>(*number))
+               : Rank(kNone);
+  };
+  constexpr std::string_view kStore = "store on Rank ";
+  if (contains_text(text, kStore)) return rank_from(number_after(text, kStore));
+  // "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms"
+  constexpr std::string_view kMonitor = ": [Rank ";
+  if (contains_text(text, "monitoredBarrier")) return rank_from(number_after(text, kMonitor));
+  constexpr std::string_view kRank = ": Rank ";
+  const std::size_t at = text.find(kRank);
+  if (at == kNpos || at != text.find(": ")) return Rank(kNone);
+  const std::string_view rest = text.substr(at + kRank.size());
+  const std::size_t digits = rest.find_first_not_of("0123456789");
+  if (digits == kNpos || digits == 0) return Rank(kNone);
+  const std::string_view behind = rest.substr(digits);
+  const bool of_itself = behind.starts_with(": ") || behind.starts_with(", node ");
+  return of_itself ? rank_from(number_after(text, kRank)) : Rank(kNone);
 }
 
 bool mentions_hardware(std::string_view text) {
@@ -88,6 +123,13 @@ bool mentions_memory(std::string_view text) {
 }
 
 RankNote::Kind kind_of_exception(std::string_view text) {
+  if (contains_text(text, "ProcessExitedException")) {
+    if (contains_text(text, "signal SIGKILL")) return RankNote::Kind::killed;
+    const bool crashed = contains_text(text, "signal SIGSEGV") ||
+                         contains_text(text, "signal SIGBUS") ||
+                         contains_text(text, "signal SIGILL");
+    return crashed ? RankNote::Kind::crashed : RankNote::Kind::ended;
+  }
   if (mentions_a_peer(text)) return RankNote::Kind::peer_lost;
   return mentions_memory(text) ? RankNote::Kind::out_of_memory : RankNote::Kind::exception;
 }
@@ -140,6 +182,20 @@ bool is_written_at_end(std::string_view text) {
                      [&](auto sign) { return contains_text(text, sign); });
 }
 
+namespace {
+
+// Whether a type of a library is cut off in its name, as where a copy ended in the line:
+// "torch.distributed.DistStoreEr". Names without a dot may be a program's own.
+bool is_cut_type(std::string_view line) {
+  static constexpr std::array<std::string_view, 6> kEnds = {"Error",     "Exception", "Warning",
+                                                            "Interrupt", "Exit",      "Timeout"};
+  const bool of_torch = line.starts_with("torch.") || line.starts_with("ray.exceptions.");
+  return of_torch && line.find(':') == kNpos &&
+         std::none_of(kEnds.begin(), kEnds.end(), [&](auto end) { return line.ends_with(end); });
+}
+
+}  // namespace
+
 ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
   if (begins(line)) return {.part = true};
   if (in_terminate_ || contains_text(line, kTerminate)) return take_terminate(line);
@@ -175,13 +231,20 @@ ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
   // Frames are indented. The first line that is not is the exception.
   if (line.empty() || is_indented(line)) return {.part = true};
   if (boxed_ && (line.starts_with(kBoxSide) || line.starts_with(kBoxEnd))) return {.part = true};
+  if (contains_text(line, "RayTaskError(") && contains_text(line, "(pid=")) {
+    of_task_ = line;
+    return {.part = true};
+  }
   in_traceback_ = boxed_ = false;
-  if (!looks_like_exception(line)) return {};
+  if (!looks_like_exception(line) || is_cut_type(line)) return {};
   const bool thread = std::exchange(in_thread_, false);
   if (std::exchange(ignored_, false)) return {.part = true};
   if (line.starts_with("KeyboardInterrupt") || line.starts_with("SystemExit"))
     return {.part = true};
-  return {.part = true, .raised = std::string(line), .in_thread = thread};
+  return {.part = true,
+          .raised = std::string(line),
+          .in_thread = thread,
+          .of_task = std::exchange(of_task_, {})};
 }
 
 }  // namespace lockstep::trace

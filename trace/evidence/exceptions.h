@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "trace/ids.h"
 #include "trace/run.h"
 
 namespace lockstep::trace {
@@ -17,6 +18,13 @@ bool looks_like_exception(std::string_view line);
 // at fault.
 bool mentions_a_peer(std::string_view exception);
 
+// Whether a port was taken on which the process was to listen.
+bool mentions_taken_port(std::string_view exception);
+
+// The rank that an exception says of itself: "AssertionError: Rank 11: found NaN in …" (Megatron),
+// "… shared seed from the distribtued store on Rank 2. (world_size=3)"; kNone where it says none.
+Rank rank_said_by(std::string_view exception);
+
 // Whether it is about memory that could not be had.
 bool mentions_memory(std::string_view exception);
 
@@ -26,7 +34,8 @@ bool mentions_hardware(std::string_view exception);
 // DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
 bool mentions_unused_parameters(std::string_view exception);
 
-// By mentions_a_peer() and mentions_memory(): peer_lost, out_of_memory or exception.
+// By mentions_a_peer() and mentions_memory(): peer_lost, out_of_memory or exception. Of a process
+// that multiprocessing says ended: killed, crashed or ended, by its signal.
 RankNote::Kind kind_of_exception(std::string_view exception);
 
 // True for lines that processes and libraries write while they end, and for the further lines of a
@@ -38,6 +47,8 @@ bool is_written_at_end(std::string_view line);
 //   Traceback (most recent call last):                    Python; also drawn as a box (rich)
 //     File "train.py", line 12, in <module>
 //   ValueError: no more batches
+//   ray.exceptions.RayTaskError(ValueError): ray::f() (pid=7, ip=10.0.0.3)      of another process:
+//     …                                                   its traceback follows
 //   terminate called after throwing an instance of 'X'    C++
 //     what():  …
 class ExceptionReader {
@@ -46,7 +57,8 @@ class ExceptionReader {
     bool part = false;  // the line is part of what tells an exception
     // The exception that it completes, unless Python ignores it.
     std::optional<std::string> raised = {};
-    bool in_thread = false;  // which a thread raised
+    bool in_thread = false;    // which a thread raised
+    std::string of_task = {};  // the line in which Ray names the process that raised it
   };
   Taken take(std::string_view line);
 
@@ -66,6 +78,7 @@ class ExceptionReader {
 
   bool in_traceback_ = false;
   bool boxed_ = false;         // it is drawn as a box
+  std::string of_task_;        // it is of that task of Ray
   bool ignored_ = false;       // it is of an exception that Python ignores
   bool in_thread_ = false;     // it is of a thread
   bool in_terminate_ = false;  // the next line is what() of a C++ exception

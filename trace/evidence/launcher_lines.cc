@@ -23,6 +23,8 @@ constexpr std::string_view kDeepSpeed = "exits with return code = ";
 constexpr std::string_view kLightning = "Child process with PID ";
 constexpr std::string_view kShell = " Killed  ";
 constexpr std::string_view kRay = "A worker died or was killed";
+constexpr std::string_view kUcx = "] Caught signal ";
+constexpr std::string_view kOpenMpi = "] Signal: ";
 constexpr std::string_view kOomKill = "oom-kill:constraint=";
 constexpr std::string_view kKilled = "ut of memory: Kill";  // "Out" and "out"
 constexpr std::string_view kCancelled = " CANCELLED AT ";
@@ -155,6 +157,27 @@ std::optional<LauncherLine> parse_shell(std::string_view line, std::size_t at) {
   return out;
 }
 
+// [node7:71  :0:5704] Caught signal 7 (Bus error: nonexistent physical address)        UCX
+// [node7:00071] Signal: Segmentation fault (11)                                     Open MPI
+std::optional<LauncherLine> parse_caught_signal(std::string_view line, std::size_t close) {
+  const std::size_t open = line.rfind('[', close);
+  if (open == kNpos) return std::nullopt;
+  const std::string_view process = line.substr(open + 1, close - open - 1);
+  const std::size_t colon = process.find(':');
+  const auto pid = colon == kNpos ? std::nullopt : number_after(process.substr(colon), ":");
+  const std::string_view rest = line.substr(close);
+  auto signal = number_after(rest, "Caught signal ");
+  if (!signal) signal = number_after(rest, " (");
+  if (!pid || !signal || *pid <= 0 || process.substr(0, colon).find(' ') != kNpos)
+    return std::nullopt;
+  LauncherLine out;
+  out.text = line.substr(open);
+  out.host = process.substr(0, colon);
+  out.pid = *pid;
+  out.kind = kind_of_signal(*signal);
+  return out;
+}
+
 std::optional<LauncherLine> parse_ray(std::string_view text) {
   if (!contains_text(text, "SYSTEM_ERROR")) return std::nullopt;
   LauncherLine out;
@@ -216,13 +239,15 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
   if (const std::size_t at = line.find(kRay); at != kNpos) return parse_ray(line.substr(at));
   if (const std::size_t at = line.find(kLightning); at != kNpos) return parse_lightning(line, at);
   if (const std::size_t at = line.find(kShell); at != kNpos) return parse_shell(line, at);
+  if (const std::size_t at = line.find(kUcx); at != kNpos) return parse_caught_signal(line, at);
+  if (const std::size_t at = line.find(kOpenMpi); at != kNpos) return parse_caught_signal(line, at);
   return parse_kernel(line);
 }
 
 std::span<const std::string_view> launcher_signs() {
-  static constexpr std::array<std::string_view, 11> kSigns = {
-      kSrun, kSlurmstepd, kMpirun, kMpirunName, kElastic, kDeepSpeed,
-      kRay,  kLightning,  kShell,  kOomKill,    kKilled};
+  static constexpr std::array<std::string_view, 13> kSigns = {
+      kSrun,  kSlurmstepd, kMpirun, kMpirunName, kElastic, kDeepSpeed, kRay,
+      kShell, kLightning,  kUcx,    kOpenMpi,    kOomKill, kKilled};
   return kSigns;
 }
 

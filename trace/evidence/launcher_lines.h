@@ -9,6 +9,8 @@
 //   … ['python', …, '--local_rank=3'] exits with return code = -9      DeepSpeed
 //   [rank: 1] Child process with PID 71 terminated with code 1. Forcefully …       Lightning
 //   run.sh: line 12:    71 Killed                  python train.py              the shell
+//   [node7:71 :0:5704] Caught signal 7 (Bus error: …)      UCX
+//   [node7:00071] Signal: Segmentation fault (11)          Open MPI
 //   (raylet) A worker died or was killed … Worker PID: 71 … SYSTEM_ERROR      Ray
 //   … Out of memory: Killed process 71 (python) …                      the kernel
 //

@@ -12,7 +12,8 @@
 //   Memory cgroup out of memory: Killed process 12 (python) by process (launcher_lines.h)
 //   NVRM: Xid (PCI:0000:3b:00): 79, pid=12, …               the driver's log: by process
 //   [Rank 3] Watchdog caught collective operation timeout…  PyTorch's watchdog
-//   host:12:34 [0] … NCCL WARN …                            NCCL's warnings
+//   … Stack trace of the failed collective: …               where it was called (watchdog)
+//   host:12:34 [0] … NCCL WARN …                            NCCL's warnings; before 2.3 "WARN"
 //   HW Exception by GPU node-9 … reason :GPU Hang           ROCm's (gpu_lines.h)
 //   … Failed to check the "should dump" flag on TCPStore …  the store's process ended
 //   Parameter indices which did not receive grad for rank 2: 6 7       DistributedDataParallel
@@ -52,6 +53,7 @@
 #include "base/word_search.h"
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/frames.h"
 #include "trace/evidence/gpu_lines.h"
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
@@ -72,13 +74,30 @@ constexpr std::string_view kStuckWatchdog =
     "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
 constexpr std::string_view kNcclWarning = "NCCL WARN ";
+constexpr std::string_view kFailedCall = "Stack trace of the failed collective: ";
+constexpr std::string_view kOldNcclWarning = " WARN ";
 constexpr std::string_view kStoreLost = "Failed to check the \"should dump\" flag on TCPStore";
 constexpr std::string_view kWithoutGradient = "did not receive grad for rank ";
-constexpr std::string_view kOfHccl = "EI00";            // error codes of Huawei's collectives
+constexpr std::string_view kOfHccl = "EI00";  // error codes of Huawei's collectives
+constexpr std::string_view kRankOfAscend = ", RankID:";
 constexpr std::string_view kLastError = "Last error:";  // of NCCL, on the next line
-constexpr std::array<std::string_view, 4> kCrashes = {
+// Of PyTorch's data loader.
+constexpr std::string_view kWorkersBus = "Unexpected bus error encountered in worker";
+constexpr std::array<std::string_view, 5> kCrashes = {
     "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
-    "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
+    "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!", kWorkersBus};
+
+// Where " WARN " of NCCL before 2.3 stands, which does not name NCCL:
+// "node1:12:34 [0] include/socket.h:360 WARN Call to connect failed : …".
+std::size_t old_nccl_warning_in(std::string_view text) {
+  const std::size_t at = text.find(kOldNcclWarning);
+  if (at == kNpos || at == 0 || text[at - 1] < '0' || text[at - 1] > '9') return kNpos;
+  const std::string_view before = text.substr(0, at);
+  const std::size_t file = before.rfind(' ');
+  const bool is_place = file != kNpos && contains_text(before.substr(file), ":") &&
+                        before.substr(0, file).ends_with(']');
+  return is_place && process_of_nccl(before).pid != kNone ? at : kNpos;
+}
 
 WordSearch search_with_launchers(std::initializer_list<std::string_view> words) {
   std::vector<std::string_view> all(words);
@@ -91,9 +110,10 @@ WordSearch search_with_launchers(std::initializer_list<std::string_view> words) 
 bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
-       ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kLastError, kXid,
-       kCrashes[0], kCrashes[1], kCrashes[2], kCrashes[3], kStoreLost, kWithoutGradient, kOfHccl,
-       GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
+       ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kOldNcclWarning,
+       kLastError, kXid, kWorkersBus, kFailedCall, kCrashes[0], kCrashes[1], kCrashes[2],
+       kCrashes[3], kStoreLost, kWithoutGradient, kOfHccl, kRankOfAscend, GpuLines::kException,
+       GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
@@ -137,6 +157,7 @@ class RankLogReader {
       }
     }
     if (!wrapped.empty()) take(wrapped);
+    if (failed_call_) end_failed_call();
     note_output();
     add_failed_process();
     drop_task_numbers();
@@ -146,6 +167,7 @@ class RankLogReader {
 
  private:
   void take(std::string_view line) {
+    if (failed_call_ && take_failed_call(line)) return;
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line, form_);
     host_ = label ? label->host : std::string_view();
     if (label && host_.empty()) tasks_.insert(label->rank);
@@ -261,11 +283,13 @@ class RankLogReader {
   }
 
   // "(WorkerDict pid=833, ip=172.26.153.33) ": the process that Ray's label names.
-  LoggedProcess process_of_label() const {
+  // "ray::Actor.train() (pid=833, ip=172.26.153.33, actor_id=…)": that of another one's task.
+  static LoggedProcess process_in(std::string_view text) {
     LoggedProcess out;
-    if (!label_.starts_with('(')) return out;
-    out.pid = number_after(label_, " pid=").value_or(kNone);
-    out.host = word_after(label_, ", ip=");
+    const bool is_label = text.starts_with('(');
+    if (!is_label && !contains_text(text, "(pid=")) return out;
+    out.pid = number_after(text, is_label ? " pid=" : "(pid=").value_or(kNone);
+    out.host = word_after(text, ", ip=");
     return out;
   }
 
@@ -322,8 +346,16 @@ class RankLogReader {
   // What HCCL says behind an exception: "EI0002: … The wait execution of the Notify register times
   // out".
   bool take_hccl(Stream& stream, std::string_view text) {
-    if (!stream.exception || !trimmed(text).starts_with(kOfHccl)) return false;
+    if (!stream.exception) return false;
     RankNote& note = out_.notes[*stream.exception];
+    // "[ERROR] 2025-10-11-15:09:34 (PID:2969, Device:0, RankID:101) ERR00100 …"
+    if (const auto rank = number_after(text, kRankOfAscend);
+        rank && note.rank.value == kNone && contains_text(text, "(PID:")) {
+      if (is_possible_rank(*rank, kMaxWorldSize))
+        note.rank = Rank(static_cast<std::int32_t>(*rank));
+      return true;
+    }
+    if (!trimmed(text).starts_with(kOfHccl)) return false;
     const std::string_view reason = trimmed(text);
     if (note.text.size() + 2 < RankNote::kLongest)
       note.text += fmt::format("; {}", reason.substr(0, RankNote::kLongest - note.text.size() - 2));
@@ -374,18 +406,21 @@ class RankLogReader {
     if (taken.raised && taken.in_thread && !uncaught) {
       add(NoteKind::caught, rank, text);
     } else if (taken.raised) {
-      note_exception(stream, rank, *taken.raised);
+      note_exception(stream, rank, *taken.raised, taken.of_task);
     }
     return taken.part;
   }
 
-  void note_exception(Stream& stream, Rank rank, std::string_view text) {
+  // `of_task`: Ray's line that names the process, if there is one.
+  void note_exception(Stream& stream, Rank rank, std::string_view text,
+                      std::string_view of_task = {}) {
     // "[PG 0 (default_pg) Rank 7] NCCL watchdog thread terminated with exception: …": in the
     // default group the group rank is the rank.
     if (const auto group = watchdog_group_in(text); rank.value == kNone && group &&
                                                     watchdog_group_name(*group) == "world" &&
                                                     is_possible_rank(group->rank, kMaxWorldSize))
       rank = Rank(static_cast<std::int32_t>(group->rank));
+    if (rank.value == kNone) rank = rank_said_by(text);
     // In a chain ("During handling of …") the last one ended the rank. The earlier ones stay as its
     // causes.
     // What a rank raises after its own watchdog ended its calls follows from that.
@@ -395,7 +430,7 @@ class RankLogReader {
       return;
     // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has a total capacity of …"
     const std::size_t gpu = text.find(". GPU ");
-    LoggedProcess process = process_of_label();
+    LoggedProcess process = of_task.empty() ? process_in(label_) : process_in(of_task);
     if (gpu != kNpos && kind == NoteKind::out_of_memory)
       process.gpu = gpu_index(number_after(text.substr(gpu), ". GPU ").value_or(kNone));
     const std::string who = std::exchange(stream.who, {});
@@ -426,10 +461,32 @@ class RankLogReader {
     return false;
   }
 
+  // What PyTorch's watchdog says behind its message where it knows: in which code the call was made
+  // that failed. Lines without a rank follow: "#0 all_reduce from /x/distributed_c10d.py:2696".
+  bool take_failed_call(std::string_view line) {
+    const std::size_t at = line.find('#');
+    if (at != kNpos && failed_call_->stack.take(line.substr(at))) return true;
+    end_failed_call();
+    return false;
+  }
+
+  void end_failed_call() {
+    const FailedCall failed = *std::exchange(failed_call_, std::nullopt);
+    if (failed.stack.empty()) return;
+    const int number = std::exchange(number_, failed.line);
+    add(NoteKind::stack, failed.rank,
+        fmt::format("it made the call that failed in {}", failed.stack.words()));
+    number_ = number;
+  }
+
   // Of PyTorch's process group and of NCCL itself.
   bool take_nccl(Stream& stream, Rank rank, std::string_view text) {
     if (const std::size_t at = text.find(kStuckWatchdog); at != kNpos) {
       add(NoteKind::watchdog, rank, text.substr(at, text.find(". ", at) - at));
+      return true;
+    }
+    if (contains_text(text, kFailedCall)) {
+      failed_call_.emplace(FailedCall{rank, number_, {}});
       return true;
     }
     if (const std::size_t at = text.find(kStoreLost); at != kNpos) {
@@ -438,6 +495,11 @@ class RankLogReader {
     }
     if (const std::size_t at = text.find(kAsyncError); at != kNpos) {
       note_exception(stream, rank, text.substr(at + kAsyncError.size()));
+      return true;
+    }
+    if (const std::size_t at = old_nccl_warning_in(text); at != kNpos) {
+      add(NoteKind::nccl_warning, rank, fmt::format("NCCL{}", text.substr(at)),
+          process_of_nccl(text.substr(0, at)));
       return true;
     }
     if (const std::size_t at = text.find(kNcclWarning); at != kNpos) {
@@ -563,6 +625,12 @@ class RankLogReader {
   std::vector<std::size_t> by_task_;         // notes whose rank is a task
   bool starts_ranks_ = false;                // a task starts several ranks
   bool others_end_ = false;                  // a launcher has reported a failure: it ends the rest
+  struct FailedCall {
+    Rank rank;
+    int line;
+    CalledFrom stack;
+  };
+  std::optional<FailedCall> failed_call_;  // whose stack is being read
   struct FailedProcess {
     NoteKind kind;
     std::int64_t pid;
@@ -576,6 +644,12 @@ class RankLogReader {
   std::size_t followed_ = 0;  // notes that much output follows
   Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
 };
+
+bool has_old_nccl_warning(std::string_view text) {
+  while (!text.empty())
+    if (old_nccl_warning_in(take_until(text, '\n')) != kNpos) return true;
+  return false;
+}
 
 FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
 
@@ -596,9 +670,10 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
       {ExceptionReader::kTraceback, kStuckWatchdog, kAsyncError,
        "watchdog thread terminated with exception", kNcclWarning, "Watchdog caught collective",
        kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)",
-       kStoreLost, kWithoutGradient, GpuLines::kException, GpuLines::kAccess, GpuLines::kLost});
-  const bool has_sign =
-      sample_of(bytes).any([](std::string_view text) { return search.occurs_in(text); });
+       kStoreLost, kWithoutGradient, GpuLines::kException, GpuLines::kAccess, GpuLines::kLost,
+       kWorkersBus});
+  const bool has_sign = sample_of(bytes).any(
+      [](std::string_view text) { return search.occurs_in(text) || has_old_nccl_warning(text); });
   if (has_sign) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
   if (base.ends_with(".gz")) base.remove_suffix(3);

@@ -12,7 +12,8 @@
 // Sources: nccl src/ras/client_support.cc, its user guide. A rank is one of its communicator: the
 // largest communicator's is taken as the global one, others are known by their process. Counts are
 // of calls launched, per type of operation and not their order; RAS asks a job that goes on
-// meanwhile, so that a difference of a few calls shows no fault: notes alone come of it.
+// meanwhile, so that a difference of a few calls shows no fault: notes alone come of it, unless a
+// watchdog's counters show when it asked (launched_calls.h).
 
 #include <simdjson.h>
 
@@ -27,6 +28,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/line_labels.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/log_lines.h"
 #include "trace/gpus.h"
@@ -73,7 +75,13 @@ class RasTextReader {
 
   FileEvidence read() {
     LogLines lines(file_.bytes);
-    while (const auto line = lines.next()) take(without_indent(*line), lines.number());
+    std::string buffer;
+    const LabelForm form = label_form_of(file_.bytes);
+    while (const auto line = lines.next()) {
+      std::string_view text = plain_text(*line, buffer);
+      if (const auto label = parse_label(text, form)) text = label->text;
+      take(without_indent(text), lines.number());
+    }
     return std::move(out_);
   }
 
@@ -164,8 +172,21 @@ class RasTextReader {
       text += several_.empty() ? "this rank is one of them"
                                : fmt::format("this is one of {}", several_);
     }
-    add(global_ ? rank_from(rank) : Rank(kNone),
-        number_after(line, "managed by process ").value_or(kNone), std::move(text), number, line);
+    const Rank own = global_ ? rank_from(rank) : Rank(kNone);
+    // "Communicator ranks have different AllReduce operation counts": where all calls were of that
+    // operation, it is how many calls there were.
+    constexpr std::string_view kUpTo = "launched up to operation ";
+    const auto launched = number_after(says, kUpTo);
+    const auto most = number_after(majority_, kUpTo);
+    if (own.value != kNone && launched && most && *launched < *most)
+      take_launched({own, *launched, *most, file_.name});
+    add(own, number_after(line, "managed by process ").value_or(kNone), std::move(text), number,
+        line);
+  }
+
+  void take_launched(LaunchedCalls launched) {
+    if (out_.launched.size() < FileEvidence::kMaxNotes)
+      out_.launched.push_back(std::move(launched));
   }
 
   // "Process 3487984 on node 172.16.64.213 managing GPU 5"
@@ -290,6 +311,7 @@ class RasJsonReader {
         known = std::max(known, count);
       }
     }
+    if (global) take_launched(members);
     for (const Member& one : members) {
       std::string text = one.state + behind(one, most);
       if (!text.empty()) add(global, one, where_ + text);
@@ -299,6 +321,23 @@ class RasJsonReader {
     for (const dom::element element : missing) {
       dom::object rank;
       if (element.get(rank) == simdjson::SUCCESS) take_missing(rank, global);
+    }
+  }
+
+  // Of all operations together.
+  void take_launched(const std::vector<Member>& members) {
+    std::vector<std::int64_t> sums;
+    for (const Member& one : members) {
+      std::int64_t& sum = sums.emplace_back(0);
+      for (const auto& [operation, count] : one.counts)
+        sum += std::clamp<std::int64_t>(count, 0, INT32_MAX);
+    }
+    const auto most = std::max_element(sums.begin(), sums.end());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const Rank rank = rank_from(members[i].rank);
+      if (rank.value == kNone || sums[i] >= *most) continue;
+      if (out_.launched.size() < FileEvidence::kMaxNotes)
+        out_.launched.push_back({rank, sums[i], *most, file_.name});
     }
   }
 
@@ -391,10 +430,11 @@ bool is_json(std::string_view bytes) {
 
 bool is_ras(std::string_view bytes, std::string_view /*name*/) {
   if (is_json(bytes)) return true;
-  constexpr std::size_t kLooked = std::size_t{16} << 10U;
-  const std::string_view head = bytes.substr(0, kLooked);
-  return head.find("Communicators...") != kNpos &&
-         (head.find("Job summary\n===") != kNpos || head.find("Group     Comms") != kNpos);
+  // It may stand below a job's output.
+  return sample_of(bytes).any([](std::string_view text) {
+    return contains_text(text, "Communicators...") &&
+           (contains_text(text, "Job summary\n===") || contains_text(text, "Group     Comms"));
+  });
 }
 
 FileEvidence read_ras(const TraceFile& file) {

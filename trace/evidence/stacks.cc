@@ -8,7 +8,7 @@
 //   faulthandler, PyTorch's       Thread 0x00007f01 (most recent call first):
 //   debug server (/stacks)          File "train.py", line 12 in train
 //   gdb -p 12 -batch -ex "thread  Thread 1 (Thread 0x7f01 (LWP 12) "python"):
-//       apply all bt"             #0  0x00007f01 in syscall () from /lib/libc.so.6
+//       apply all bt", or "bt"    #0  0x00007f01 in syscall () from /lib/libc.so.6
 //
 // Lines may have a launcher's label, "[rank3]: " or "worker-3  | ", and a time. The label is what
 // stands before a heading ("Process 12: …", "Thread 12 …"); lines of several labels may be mixed.
@@ -33,6 +33,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/frames.h"
 #include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
@@ -40,22 +41,6 @@
 namespace lockstep::trace {
 
 namespace {
-
-// Files of Python and of libraries: what is in them is not what the user wrote.
-bool of_a_library(std::string_view file) {
-  static constexpr std::array<std::string_view, 12> kFolders = {
-      "torch/",           "site-packages", "dist-packages", "/lib/python",
-      "multiprocessing/", "concurrent/",   "asyncio/",      "importlib/",
-      "<frozen",          "deepspeed/",    "megatron/core", "lightning/"};
-  static constexpr std::array<std::string_view, 10> kFiles = {
-      "threading.py", "selectors.py",  "queue.py",      "socket.py",     "ssl.py",
-      "runpy.py",     "subprocess.py", "connection.py", "contextlib.py", "popen_fork.py"};
-  const auto inside = [&](std::string_view part) { return contains_text(file, part); };
-  if (std::any_of(kFolders.begin(), kFolders.end(), inside)) return true;
-  const std::string_view base = file.substr(file.find_last_of('/') + 1);
-  return std::any_of(kFiles.begin(), kFiles.end(),
-                     [&](std::string_view name) { return base.starts_with(name); });
-}
 
 // Functions that only wait for whatever called them, by gdb.
 bool only_waits(std::string_view function) {
@@ -83,6 +68,11 @@ bool creates_group(std::string_view words) {
   const std::string_view name = words.substr(0, words.find(' '));
   return contains_text(words, "torch/distributed/distributed_c10d.py:") &&
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// "#0  0x00007f01 in poll () from /lib/libc.so.6": the first line of what gdb's `bt` prints.
+bool begins_backtrace(std::string_view text) {
+  return text.starts_with("#0  0x") && contains_text(text, " in ");
 }
 
 // A frame in words: "all_reduce (torch/distributed/distributed_c10d.py:1700)".
@@ -150,6 +140,10 @@ class OneOutput {
       return;
     }
     if (take_thread(text)) return;
+    if (begins_backtrace(text) && (form_ == Form::none || innermost_)) {
+      end_thread();
+      form_ = Form::gdb;  // of `bt` alone
+    }
     if (form_ == Form::none) return;
     if (text.empty()) {
       end_thread();
@@ -300,6 +294,7 @@ class OneOutput {
   int number_ = 0, first_ = 0, chosen_line_ = 0;
 };
 
+// A heading "Thread 12 …" of py-spy, gdb or faulthandler.
 bool is_thread(std::string_view text) {
   const std::string_view words = text.substr(text.find(' ') + 1);
   const std::size_t number = words.find_first_not_of("0123456789abcdefABCDEFx");
@@ -314,6 +309,7 @@ std::optional<std::size_t> heading_in(std::string_view line) {
   if (const std::size_t at = line.find("Current thread 0x"); at != kNpos) return at;
   if (const std::size_t at = line.find("Thread "); at != kNpos && is_thread(line.substr(at)))
     return at;
+  if (const std::size_t at = line.find("#0  0x"); at != kNpos) return at;
   const std::size_t at = line.find("Process ");
   const auto number = at == kNpos ? std::nullopt : number_after(line.substr(at), "Process ");
   return number && contains_text(line.substr(at), ": ") ? std::optional(at) : std::nullopt;
@@ -408,6 +404,7 @@ bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
   const bool json = head.starts_with('[') && contains_text(head, "\"owns_gil\"") &&
                     contains_text(head, "\"frames\"");
   if (faulthandler || json) return true;
+  if (contains_text(head, "#0  0x") && contains_text(head, "#1  0x")) return true;
   // A job's output may have them at its end.
   const LogSample sample = sample_of(bytes);
   return sample.head.find('\0') == kNpos && sample.any(has_threads);

@@ -21,6 +21,12 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
     if (at == kNpos) return std::nullopt;
     return number_after(line.substr(at), ": ");
   };
+  constexpr std::string_view kTime = "time      : ";
+  if (const std::size_t at = line.find(kTime); at != kNpos) {
+    constexpr std::size_t kLongestTime = 32;
+    time_ = trimmed(line.substr(at + kTime.size(), kLongestTime));
+    return {.part = true};
+  }
   constexpr std::string_view kHost = "host      : ";
   if (const std::size_t at = line.find(kHost); at != kNpos) {
     host_ = trimmed(line.substr(at + kHost.size()));
@@ -43,8 +49,9 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
              : code == -9 && present_  ? RankNote::Kind::killed
                                        : RankNote::Kind::ended;
   out.host = std::exchange(host_, {});
-  out.text =
-      fmt::format("{}by torchrun: exit code {}", present_ ? "the first failure, " : "", code);
+  out.text = fmt::format("{}by torchrun: exit code {}{}{}", present_ ? "the first failure, " : "",
+                         code, time_.empty() ? "" : " at ", time_);
+  time_.clear();
   out.rank = std::exchange(rank_, Rank(kNone));
   if (present_ && code == 1) raised_first_ = out.rank;
   return {true, std::move(out)};

@@ -50,7 +50,7 @@ class TorchrunSummary {
 
  private:
   Rank rank_{kNone};  // whose block is being read
-  std::string host_;
+  std::string time_, host_;
   Rank raised_first_{kNone};
   bool present_ = false;  // its root cause is being read, or was
 };

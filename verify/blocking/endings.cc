@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
-#include "verify/first_cause.h"
+#include "verify/advice.h"
 
 namespace lockstep::verify {
 

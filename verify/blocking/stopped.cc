@@ -359,7 +359,7 @@ std::size_t first_missed(const Context& context, const std::vector<std::size_t>&
 
 MissedCall missed_call(const Context& context, const std::vector<std::uint32_t>& ranks,
                        const WaitPoint& point) {
-  MissedCall out{waiting_call(context, point.waiting[0]), seq_at(context, point)};
+  MissedCall out{shown_call(context, point), seq_at(context, point)};
   if (point.group == WaitPoint::kPointToPoint) return out;
   const GroupStreams& group = context.groups[point.group];
   std::uint64_t first = 0;

@@ -360,5 +360,56 @@ TEST_F(JoinTest, TakingSourcesAwayNeverMakesTheAnswerWrong) {
   }
 }
 
+// What RAS says of eight ranks: rank 7 launched `own` calls, the others `most`.
+std::string ras_says(int own, int most) {
+  return fmt::format(
+      "Job summary\n===========\n\nCommunicators... (0.00s)\n=============\n\n"
+      "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
+      "    #  in group  per comm  per node  per comm  in group\n"
+      "    0         1         2         4         8         8   RUNNING  MISMATCH\n\n"
+      "#0-0 (78db921d1c117b4a) MISMATCH\n"
+      "  Communicator ranks have different AllReduce operation counts\n"
+      "  7 ranks have launched up to operation {}\n"
+      "  Rank 7 has launched up to operation {} -- GPU 3 managed by process 165 on node n1\n",
+      most, own);
+}
+
+TEST_F(JoinTest, RasAndTheWatchdogTellTogetherWhoDidNotCome) {
+  std::string log;
+  for (int r = 0; r < 7; ++r) log += timeout_of(r, 60);  // in call 61, the last queued
+  dir_.write("job.log", log);
+  EXPECT_EQ(judged(load()), "inconclusive") << "there may be no rank 7";
+  dir_.write("ras.txt", ras_says(60, 61));
+  EXPECT_EQ(judged(load()), "findings\nhost-stall by 7");
+  // Both in one file.
+  std::filesystem::remove(dir_.path() + "/ras.txt");
+  dir_.write("job.log", log + ras_says(60, 61));
+  EXPECT_EQ(judged(load()), "findings\nhost-stall by 7");
+}
+
+// It asked before the ranks waited, or counts another operation: nothing shows when.
+TEST_F(JoinTest, RasThatAskedAtAnotherTimeAccusesNobody) {
+  std::string log;
+  for (int r = 0; r < 7; ++r) log += timeout_of(r, 60);
+  dir_.write("job.log", log);
+  dir_.write("ras.txt", ras_says(50, 54));
+  EXPECT_EQ(judged(load()), "inconclusive");
+  dir_.write("ras.txt", ras_says(61, 62));
+  EXPECT_EQ(judged(load()), "inconclusive") << "it launched the call as well";
+}
+
+TEST_F(JoinTest, AFileMayHoldSeveralKindsOfEvidence) {
+  dir_.write("pasted.txt", timeout_of(1, 3) +
+                               "\nProcess 104: python train.py\n"
+                               "Thread 104 (idle): \"MainThread\"\n"
+                               "    save (train.py:88)\n" +
+                               ras_says(60, 61));
+  std::string kinds;
+  for (const RankNote& note : load().notes) kinds += std::string(to_string(note.kind)) + "; ";
+  EXPECT_THAT(kinds, HasSubstr("watchdog; "));
+  EXPECT_THAT(kinds, HasSubstr("stack; "));
+  EXPECT_THAT(kinds, HasSubstr("RAS; "));
+}
+
 }  // namespace
 }  // namespace lockstep::trace

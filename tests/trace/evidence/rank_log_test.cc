@@ -470,8 +470,7 @@ TEST(RankLog, ATaskThatStartsRanksIsNoRank) {
       read_log("1: Traceback (most recent call last):\n"
                "1:   File \"/x/torch/multiprocessing/spawn.py\", line 1, in spawn\n"
                "1: torch.multiprocessing.spawn.ProcessExitedException: process 3 ended\n"),
-      "some rank lost a peer @3: torch.multiprocessing.spawn.ProcessExitedException: process 3 "
-      "ended");
+      "some rank ended @3: torch.multiprocessing.spawn.ProcessExitedException: process 3 ended");
   EXPECT_EQ(read_log(labelled("4711: ", kLoggedTraceback)),
             "some rank exception @4: ValueError: no more batches")
       << "a line's number";
@@ -626,6 +625,112 @@ TEST(RankLog, SurvivesDamage) {
                                          "2: \x1b[3mTraceback (most recent call last):\n"
                                          "[1,3]<stderr>:KeyError: 'x'\n"
                                          "h:1:2 [0] NCCL WARN x\n");
+}
+
+TEST(RankLog, RayNamesTheProcessOfATask) {
+  EXPECT_EQ(read_log("Traceback (most recent call last):\n"
+                     "  File \"main.py\", line 3, in run\n"
+                     "ray.exceptions.RayTaskError(ValueError): ray::Actor.train() (pid=491, "
+                     "ip=10.0.0.8, actor_id=df76, repr=<m.Actor object at 0x7f>)\n"
+                     "  File \"actor.py\", line 20, in train\n"
+                     "ValueError: no more batches\n"),
+            "some rank pid 491 on 10.0.0.8 exception @5: ValueError: no more batches");
+}
+
+TEST(RankLog, MultiprocessingSaysHowAProcessEnded) {
+  const auto ended = [](const std::string& how) {
+    return read_log(
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+        "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with " +
+        how + "\n");
+  };
+  EXPECT_THAT(ended("signal SIGKILL"), HasSubstr("some rank killed"));
+  EXPECT_THAT(ended("signal SIGSEGV"), HasSubstr("some rank crashed"));
+  EXPECT_THAT(ended("exit code 1"), HasSubstr("some rank ended"));
+}
+
+std::string raised(const std::string& exception) {
+  return read_log("Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n" +
+                  exception);
+}
+
+TEST(RankLog, APortThatIsTakenIsNoLostPeer) {
+  EXPECT_EQ(raised("torch.distributed.DistNetworkError: The server socket has failed to listen on "
+                   "any local network address. port: 29500, code: -98, name: EADDRINUSE\n"),
+            "some rank exception @3: torch.distributed.DistNetworkError: The server socket has "
+            "failed to listen on any local network address. port: 29500, code: -98, name: "
+            "EADDRINUSE");
+  EXPECT_THAT(raised("torch.distributed.DistNetworkError: Connection reset by peer\n"),
+              HasSubstr("lost a peer"));
+}
+
+TEST(RankLog, AnExceptionMayNameItsRank) {
+  EXPECT_THAT(raised("AssertionError: Rank 11: found NaN in local grad norm\n"),
+              HasSubstr("rank 11 exception"));
+  EXPECT_THAT(
+      raised("RuntimeError: Rank 3, node n7, device 3, iteration 2: Unexpected result nan\n"),
+      HasSubstr("rank 3 exception"));
+  EXPECT_THAT(
+      raised("RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 9 ms\n"),
+      HasSubstr("rank 0 lost a peer"));
+  EXPECT_THAT(raised("RuntimeError: Timed out receiving the shared seed from the distribtued store "
+                     "on Rank 2. (world_size=3)\n"),
+              HasSubstr("rank 2 lost a peer"));
+  // Words about another rank, or about tensors.
+  EXPECT_THAT(raised("RuntimeError: no answer: Rank 3: gone\n"), HasSubstr("some rank exception"));
+  EXPECT_THAT(raised("ValueError: Rank 3 tensors are needed\n"), HasSubstr("some rank exception"));
+}
+
+TEST(RankLog, AscendNamesTheRankBehindAnException) {
+  EXPECT_THAT(
+      raised("RuntimeError: ACL stream synchronize failed, error code:507048\n"
+             "[ERROR] 2025-10-11-15:09:34 (PID:296, Device:0, RankID:101) ERR00100 PTA call "
+             "acl api failed.\n"
+             "EI0002: The wait execution of the Notify register times out. remote rank: "
+             "[24]\n"),
+      testing::StartsWith("rank 101 lost a peer @3: RuntimeError: ACL stream synchronize"));
+}
+
+// A copy that ends in a line shows no exception of the rank's own.
+TEST(RankLog, TypesThatAreCutOff) {
+  EXPECT_EQ(raised("torch.distributed.DistStoreEr"), "");
+  EXPECT_THAT(raised("AssertionError"), HasSubstr("some rank exception"));
+  EXPECT_THAT(raised("mine.OutOfBatches"), HasSubstr("some rank exception"));
+  EXPECT_EQ(read_log("[rank4]:[E916 x.cpp:1] [PG ID 1 PG GUID 1 Rank 4] Process group watchdog "
+                     "thread terminated with exception: [Rank 4] Watchdog caught collective ope"),
+            "");
+}
+
+TEST(RankLog, OldVersionsOfNcclDoNotNameThemselves) {
+  EXPECT_EQ(read_log("gpu7:18553:18611 [0] include/socket.h:360 WARN Call to connect failed : "
+                     "Connection timed out\n"
+                     "gpu7:18553:18611 [0] INFO transport/net_socket.cu:118 -> 2\n"),
+            "some rank pid 18553 on gpu7 GPU 0 NCCL warning @1: NCCL WARN Call to connect failed : "
+            "Connection timed out");
+  EXPECT_FALSE(rank_log_source().recognises("2024-01-01 12:00:05 WARN disk is full\n", "f"));
+}
+
+TEST(RankLog, SignalsThatLibrariesCatch) {
+  EXPECT_EQ(read_log("[n7:5283 :0:5704] Caught signal 7 (Bus error: nonexistent physical address)\n"
+                     "[n8:00071] Signal: Segmentation fault (11)\n"
+                     "[n9:00072] Signal: Aborted (6)\n"),
+            "some rank pid 5283 on n7 crashed @1: [n7:5283 :0:5704] Caught signal 7 (Bus error: "
+            "nonexistent physical address)\n"
+            "some rank pid 71 on n8 crashed @2: [n8:00071] Signal: Segmentation fault (11)\n"
+            "some rank pid 72 on n9 ended @3: [n9:00072] Signal: Aborted (6)");
+}
+
+TEST(RankLog, TheWatchdogSaysWhereACallWasMade) {
+  EXPECT_EQ(
+      read_log("[rank9]:[E607 x.cpp:733] Stack trace of the failed collective: \n"
+               "#0 all_gather from /v/site-packages/torch/distributed/distributed_c10d.py:4186\n"
+               "#1 save from /home/u/train.py:311\n"
+               "#2 main from /home/u/train.py:420\n"
+               "\n[rank9]: Traceback (most recent call last):\n[rank9]: KeyError: 'x'\n"),
+      "rank 9 stack @1: it made the call that failed in all_gather "
+      "(/v/site-packages/torch/distributed/distributed_c10d.py:4186), called from save "
+      "(/home/u/train.py:311)\n"
+      "rank 9 exception @7: KeyError: 'x'");
 }
 
 }  // namespace

@@ -117,5 +117,14 @@ TEST(Ras, SurvivesDamage) {
   survives_damage(ras_source(), kJson);
 }
 
+TEST(Ras, LinesMayHaveLabels) {
+  std::string labelled;
+  std::size_t at = 0;
+  for (std::size_t end = kBehind.find('\n'); end != std::string::npos;
+       at = end + 1, end = kBehind.find('\n', at))
+    labelled += "[pod/job-master-0/pytorch] " + kBehind.substr(at, end - at) + "\n";
+  EXPECT_EQ(notes_of(ras_source(), labelled), notes_of(ras_source(), kBehind));
+}
+
 }  // namespace
 }  // namespace lockstep::trace

@@ -56,6 +56,17 @@ TEST(Stacks, GdbsFirstFrameThatDoesMoreThanWait) {
             "/lib/libtorch_cpu.so");
 }
 
+TEST(Stacks, GdbsBacktraceAlone) {
+  const std::string one =
+      "what gdb says of rank 0:\n\n"
+      "#0  0x0000145a in poll () from /lib/libc.so.6\n"
+      "#1  0x0000145b in ccl_executor::wait(ccl_request const*) () from /lib/libccl.so.1\n";
+  EXPECT_EQ(notes_of(stack_source(), one),
+            "some rank stack @3: its process was in ccl_executor::wait(ccl_request const*) () from "
+            "/lib/libccl.so.1");
+  EXPECT_FALSE(stack_source().recognises("frame #0: c10::Error + 0x96 (0x7f)\n", "f"));
+}
+
 TEST(Stacks, TheDebugServerNamesRanks) {
   const std::string notes = notes_of(stack_source(), kFaulthandler);
   EXPECT_THAT(notes, HasSubstr("rank 0 stack"));

@@ -117,6 +117,11 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
   out.progress = progress_in(line);
   if (const std::size_t at = line.find(kTerminated); at != kNpos && !out.timeout && !out.cut) {
     out.error = line.substr(at + kTerminated.size());
+    // "[Rank 4] Watchdog caught collective oper": a copy that ended in the line.
+    if (out.error.starts_with("[Rank ") && out.error.find(':') == kNpos) {
+      out.error = {};
+      out.cut = true;
+    }
   }
   if (!out.timeout && !out.progress && out.error.empty() && !out.cut) return std::nullopt;
   out.group = watchdog_group_in(line);

@@ -294,6 +294,7 @@ class WatchdogLogReader {
       }
     }
     WatchdogProgress& known = one.progress[group];
+    known.failed = std::max(known.failed, progress.failed);
     raise(known.enqueued, progress.enqueued);
     raise(known.started, progress.started);
     raise(known.completed, progress.completed);
@@ -350,6 +351,14 @@ class WatchdogLogReader {
       if (auto call = plan(failed); call && numbers.emplace(call->group, call->seq).second) {
         planned.push_back(*call);
       }
+    }
+    // "Timeout at NCCL work: 12" alone: the rank waits in a call of which only the number is known.
+    for (const auto& [group, progress] : one.progress) {
+      const std::int64_t failed = progress.failed;
+      if (mixed.contains(group) || failed <= 0 || failed > kLargestSeq) continue;
+      const GroupId id = tables_.groups.intern(group);
+      if (progress.completed.value_or(0) < failed && numbers.emplace(id, failed - 1).second)
+        planned.push_back({id, SignatureId{}, failed - 1, false, false, true});
     }
     rebuild(trace, std::move(planned));
     for (const auto& [group, progress] : one.progress) {

@@ -358,6 +358,29 @@ TEST(WatchdogLog, SilentRanksMayBelongToAGroupThatNobodyDeclares) {
 // Their numbers are of another counter.
 // Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
 // whom they do not say.
+// Of ranks 2 and 7 only the number of rank 7's call is told: it waits as well.
+TEST(WatchdogLog, ANumberAloneIsACallThatWaits) {
+  const std::string number_alone = fmt::format(
+      "{}[PG ID 0 PG GUID 0(default_pg) Rank 7] Timeout at NCCL work: 75, last enqueued NCCL work: "
+      "75, last completed NCCL work: 74.\n",
+      prefix(7));
+  const auto run = run_of_log(number_alone + timed_out(2, 72, "ALLREDUCE", 64, 72, 71));
+  EXPECT_THAT(judged(run), testing::Not(HasSubstr("host-stall")));
+  EXPECT_THAT(judged(run), testing::Not(HasSubstr("by 7")));
+  // All of the same call: nobody stopped.
+  std::string same;
+  for (const int rank : {1, 2, 3})
+    same += fmt::format(
+        "{}[PG 0 Rank {}] Timeout at NCCL work: 19, last enqueued NCCL work: 19, "
+        "last completed NCCL work: 18.\n",
+        prefix(rank), rank);
+  const verify::Report report =
+      verify::verify(run_of_log(same + timed_out(2, 19, "ALLREDUCE", 1, 19, 18)));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(report.findings[0].headline, HasSubstr("before call 19 of group world (all_reduce"));
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+}
+
 TEST(WatchdogLog, WhoWaitsInAMessageHasNotStopped) {
   const std::string others =
       timed_out(0, 12, "ALLREDUCE", 8, 12, 11) + timed_out(2, 12, "ALLREDUCE", 8, 12, 11);

@@ -1,0 +1,51 @@
+#include "trace/evidence/frames.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace lockstep::trace {
+
+bool of_a_library(std::string_view file) {
+  static constexpr std::array<std::string_view, 12> kFolders = {
+      "torch/",           "site-packages", "dist-packages", "/lib/python",
+      "multiprocessing/", "concurrent/",   "asyncio/",      "importlib/",
+      "<frozen",          "deepspeed/",    "megatron/core", "lightning/"};
+  static constexpr std::array<std::string_view, 10> kFiles = {
+      "threading.py", "selectors.py",  "queue.py",      "socket.py",     "ssl.py",
+      "runpy.py",     "subprocess.py", "connection.py", "contextlib.py", "popen_fork.py"};
+  const auto inside = [&](std::string_view part) { return contains_text(file, part); };
+  if (std::any_of(kFolders.begin(), kFolders.end(), inside)) return true;
+  const std::string_view base = file.substr(file.find_last_of('/') + 1);
+  return std::any_of(kFiles.begin(), kFiles.end(),
+                     [&](std::string_view name) { return base.starts_with(name); });
+}
+
+bool CalledFrom::take(std::string_view line) {
+  constexpr std::size_t kLongest = 400;
+  line = trimmed(line);
+  if (line.starts_with('#')) line = trimmed(line.substr(std::min(line.find(' '), line.size())));
+  std::size_t between = line.find(" from ");
+  if (between == kNpos) between = line.find(" at ");
+  const std::string_view function = line.substr(0, between);
+  if (between == kNpos || function.empty() || contains_text(function, " ")) return false;
+  const std::string_view place = trimmed(line.substr(line.find(' ', between + 1)));
+  const std::size_t colon = place.rfind(':');
+  const bool has_line = colon != kNpos && colon + 1 < place.size() &&
+                        place.find_first_not_of("0123456789", colon + 1) == kNpos;
+  if (!has_line || contains_text(place, " ") || line.size() > kLongest) return false;
+  const std::string words = fmt::format("{} ({})", function, place);
+  if (innermost_.empty()) innermost_ = words;
+  if (users_.empty() && !of_a_library(place)) users_ = words;
+  return true;
+}
+
+std::string CalledFrom::words() const {
+  if (users_.empty() || users_ == innermost_) return innermost_;
+  return fmt::format("{}, called from {}", innermost_, users_);
+}
+
+}  // namespace lockstep::trace

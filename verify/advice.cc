@@ -1,0 +1,111 @@
+#include "verify/advice.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "trace/evidence/exceptions.h"
+#include "trace/formats/log_lines.h"
+
+namespace lockstep::verify {
+
+bool mentions_any(std::string_view text, std::initializer_list<std::string_view> signs) {
+  return std::any_of(signs.begin(), signs.end(),
+                     [&](std::string_view sign) { return contains_text(text, sign); });
+}
+
+bool is_unreachable(std::string_view text) {
+  return mentions_any(text, {"No route to host", "etwork is unreachable", "onnection timed out"});
+}
+
+std::string peer_in(std::string_view text) {
+  std::string_view peer;
+  for (const std::string_view before :
+       {std::string_view("remote peer "), std::string_view("recv from "),
+        std::string_view("send to "), std::string_view("Connect to "),
+        std::string_view("from peer "), kStoreAddress}) {
+    peer = trace::word_after(text, before);
+    if (!peer.empty()) break;
+  }
+  if (peer.empty()) {
+    const std::size_t open = text.rfind('[');
+    const std::size_t close = open == std::string_view::npos ? open : text.find("]:", open);
+    if (close != std::string_view::npos) peer = text.substr(open + 1, close - open - 1);
+  }
+  peer = peer.substr(0, peer.find('<'));
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  };
+  const bool usable = !peer.empty() && !peer.starts_with('-') && peer != "localhost" &&
+                      !peer.starts_with("127.") && peer.size() <= 64 &&
+                      std::all_of(peer.begin(), peer.end(), plain);
+  return usable ? std::string(peer) : "";
+}
+
+Advice advice_about(std::string_view text, const std::string& host) {
+  const std::string there = peer_in(fmt::format("from peer {}", host));
+  const std::string at = there.empty() ? "" : fmt::format("ssh {} ", there);
+  if (contains_text(text, "Memory access fault by GPU"))
+    return {
+        "a kernel read or wrote where it may not: mostly a defect of the program or a library, "
+        "seldom of the GPU",
+        at + "dmesg -T | grep -i amdgpu"};
+  if (contains_text(text, "by GPU node-"))  // ROCm's words
+    return {"the GPU or its driver hangs: reset it, or leave out the node",
+            at + "rocm-smi --showrasinfo"};
+  if (trace::mentions_hardware(text))
+    return {"the GPU is defective or lost, not the program: reset it, or leave out the node",
+            at + "nvidia-smi -q -d ECC,ROW_REMAPPER"};
+  if (trace::mentions_unused_parameters(text)) return {};
+  if (trace::mentions_taken_port(text)) {
+    auto port = trace::number_after(text, "port: ");
+    if (!port) port = trace::number_after(text, "[::]:");
+    return {
+        "another process has that port: end what an earlier job left, or choose another one "
+        "(--master-port, MASTER_PORT)",
+        at + (port ? fmt::format("ss -ltnp 'sport = :{}'", *port) : std::string("ss -ltnp"))};
+  }
+  if (mentions_any(text, {"Name or service not known", "name resolution", "host not found"}))
+    return {
+        "the name of another host is not known there: look at MASTER_ADDR; of pods, that host "
+        "may not be up yet",
+        ""};
+  if (mentions_any(text, {"found NaN", "Unexpected result nan", "found Inf"}))
+    return {
+        "this rank's values became NaN: look at its last batch, at the learning rate and, if it "
+        "happens on one GPU alone, at that GPU",
+        ""};
+  if (contains_text(text, "No space left on device"))
+    return {
+        "a file system is full; of data loaders and NCCL it is mostly shared memory (docker run "
+        "--shm-size)",
+        at + "df -h /dev/shm /tmp ."};
+  if (mentions_any(text, {"/dev/shm", "Unexpected bus error encountered"}))
+    return {"shared memory is too small (docker run --shm-size; of pods an emptyDir in memory)",
+            at + "df -h /dev/shm"};
+  if (contains_text(text, "DataLoader worker")) {
+    const bool killed = contains_text(text, "signal: Killed");
+    return {
+        "a worker of its data loader ended: mostly for memory of the host, or shared memory that "
+        "is too small (docker run --shm-size)",
+        at + (killed ? "dmesg -T | grep -i 'killed process'" : "df -h /dev/shm")};
+  }
+  if (trace::mentions_memory(text))
+    return {
+        "use less memory there (smaller micro-batches, activation checkpointing), or find out "
+        "why this rank needs more than the others",
+        ""};
+  if (contains_text(text, "return code = -7") || contains_text(text, "Bus error"))
+    return {"a bus error is mostly shared memory that is too small (docker run --shm-size)",
+            at + "df -h /dev/shm"};
+  if (contains_text(text, "Got completion") || contains_text(text, "async event"))
+    return {"the network adapter reports it: check the link, the cable and the switch of both ends",
+            at + "ibstat"};
+  if (contains_text(text, "Duplicate GPU"))
+    return {"give each process a GPU of its own: torch.cuda.set_device(local_rank)", ""};
+  return {};
+}
+
+}  // namespace lockstep::verify

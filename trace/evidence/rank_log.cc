@@ -118,7 +118,7 @@ bool may_tell(std::string_view line) {
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
        // of torchrun's summary
-       "(first observed failure)", "host      : ", "(local_rank: ", "exitcode ",
+       "(first observed failure)", "time      : ", "host      : ", "(local_rank: ", "exitcode ",
        // of the watchdog
        "Watchdog caught", "watchdog thread terminated", "ast enqueued ", "ast completed "});
   return search.occurs_in(line);

@@ -733,5 +733,15 @@ TEST(RankLog, TheWatchdogSaysWhereACallWasMade) {
       "rank 9 exception @7: KeyError: 'x'");
 }
 
+TEST(RankLog, TorchrunsSummaryHasTimes) {
+  EXPECT_EQ(read_log("Root Cause (first observed failure):\n[0]:\n"
+                     "  time      : 2023-06-03_22:45:01\n"
+                     "  host      : n2\n"
+                     "  rank      : 4 (local_rank: 0)\n"
+                     "  exitcode  : 1 (pid: 194)\n"),
+            "rank 4 pid 194 on n2 ended @6: the first failure, by torchrun: exit code 1 at "
+            "2023-06-03_22:45:01");
+}
+
 }  // namespace
 }  // namespace lockstep::trace

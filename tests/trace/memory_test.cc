@@ -362,6 +362,14 @@ std::vector<Case> nccl_log_cases() {
                                                   hex(i) + " - Init COMPLETE");
              });
            }},
+          {"nccl_old_processes",  // no commId; two sizes each, in turn
+           [] {
+             return repeated([](int i) {
+               return nccl(std::to_string(i / 2), "comm 0x" + hex(i) + " rank 0 nranks " +
+                                                      (i % 2 == 0 ? "2" : "3") +
+                                                      " - Init COMPLETE");
+             });
+           }},
           {"nccl_communicators",
            [] {
              return repeated([](int i) {

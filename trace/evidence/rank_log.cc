@@ -227,9 +227,10 @@ class RankLogReader {
     // writes the prefix on what ends a rank only.
     if (prefix || rank.value == kNone) return;
     if (!stream.exception || is_written_at_end(text)) return;
-    // The rank continues, so the exception was caught.
+    // The rank continues, so the exception was caught. A crash is not: the process writes what it
+    // can of itself, "Extension modules: …", and ends.
     RankNote& note = out_.notes[*stream.exception];
-    if (note.ends()) note.kind = NoteKind::caught;
+    if (note.ends() && note.kind != NoteKind::crashed) note.kind = NoteKind::caught;
     stream.exception.reset();
   }
 

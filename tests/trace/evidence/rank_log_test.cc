@@ -743,5 +743,15 @@ TEST(RankLog, TorchrunsSummaryHasTimes) {
             "2023-06-03_22:45:01");
 }
 
+TEST(RankLog, ACrashIsNotCaughtWhateverFollows) {
+  EXPECT_EQ(notes_of(rank_log_source(),
+                     "Fatal Python error: Segmentation fault\n\n"
+                     "Current thread 0x00007f3b (most recent call first):\n"
+                     "  File \"/home/k/train.py\", line 120 in main\n"
+                     "Extension modules: numpy._core._multiarray_umath, torch._C (total: 95)\n",
+                     Rank(3)),
+            "rank 3 crashed @1: Fatal Python error: Segmentation fault");
+}
+
 }  // namespace
 }  // namespace lockstep::trace

@@ -68,6 +68,10 @@ constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
 
 constexpr std::string_view kOfUnidentified = " ranks";  // ends names of such communicators
 
+bool is_unidentified(std::string_view name) {
+  return name.starts_with("comm ") && name.ends_with(kOfUnidentified);
+}
+
 std::string prefixed_hex(std::uint64_t value) { return fmt::format("{:#x}", value); }
 
 // A call, before its numbering is decided.
@@ -85,8 +89,6 @@ struct Process {
   bool hung = false, closed = false;
   std::int64_t largest = 0, rank_in_largest = 0;
   std::vector<RankTrace::Membership> memberships;
-  std::map<GroupId, std::int64_t>
-      numbered;  // sizes of communicators that the log does not identify
   std::vector<Planned> calls;
   std::uint64_t damaged = 0;
   std::vector<DamagedRecord> damage;
@@ -116,6 +118,7 @@ class NcclLogReader {
     if (processes_.empty()) return nothing_found();
     mark_hung();
     std::vector<RankTrace> out;
+    out.reserve(processes_.size());
     for (Process& process : processes_) out.push_back(finish(process));
     return out;
   }
@@ -164,7 +167,8 @@ class NcclLogReader {
       const auto found = comms_.find({std::string(line.host), line.pid, *comm});
       if (found == comms_.end()) return;
       processes_[found->second.process].closed = true;
-      found->second.destroyed = true;
+      // The next one at that address is another.
+      if (is_unidentified(found->second.name)) comms_.erase(found);
     }
   }
 
@@ -186,9 +190,9 @@ class NcclLogReader {
     if (name.empty() && !numbered) return;
     const Key key{host, line.pid, init->comm};
     const auto known = comms_.find(key);
-    const bool again = known != comms_.end() && !known->second.destroyed &&
-                       known->second.nranks == init->nranks && known->second.numbered == numbered;
-    if (again && (numbered || known->second.name == name)) {
+    if (known != comms_.end() &&
+        (numbered ? is_unidentified(known->second.name) && known->second.nranks == init->nranks
+                  : known->second.name == name)) {
       return;  // the second of START and COMPLETE
     }
     const std::size_t p = process_of(host, line.pid, *init);
@@ -201,8 +205,7 @@ class NcclLogReader {
       process.rank_in_largest = init->rank;
     }
     const GroupId group = tables_.groups.intern(name);
-    comms_[key] = {p, group, name, init->nranks, numbered};
-    if (numbered) process.numbered.emplace(group, init->nranks);
+    comms_[key] = {p, group, name, init->nranks};
     process.memberships.push_back(unlinked_membership(group, static_cast<std::int32_t>(init->rank),
                                                       static_cast<std::int32_t>(init->nranks), {},
                                                       tables_));
@@ -340,11 +343,11 @@ class NcclLogReader {
   // identify is unknown: its calls get a group of their own, compared with nobody's.
   void set_apart_smaller(Process& process) {
     std::map<GroupId, GroupId> own;
-    for (const auto& [group, size] : process.numbered) {
-      if (size >= process.largest) continue;
-      own.emplace(group,
-                  tables_.groups.intern(fmt::format("{} of process {} on {}", tables_.str(group),
-                                                    process.pid, process.host)));
+    for (const RankTrace::Membership& m : process.memberships) {
+      const std::string& name = tables_.str(m.group);
+      if (!is_unidentified(name) || m.ranks[1].value >= process.largest) continue;
+      own.emplace(m.group, tables_.groups.intern(fmt::format("{} of process {} on {}", name,
+                                                             process.pid, process.host)));
     }
     if (own.empty()) return;
     std::erase_if(process.memberships, [&](const auto& m) { return own.contains(m.group); });
@@ -399,8 +402,6 @@ class NcclLogReader {
     GroupId group;
     std::string name;
     std::int64_t nranks = 0;
-    bool numbered = false;  // the log does not identify it
-    bool destroyed = false;
   };
 
   const TraceFile& file_;
@@ -423,15 +424,12 @@ Result<std::vector<RankTrace>> read_nccl_log(const TraceFile& file, Tables& tabl
 // Where two processes have one rank in a communicator that their logs do not identify, there were
 // several: the calls of each process get a group of their own, compared with nobody's.
 void set_apart_contradicted(std::span<RankTrace> traces, Tables& tables) {
-  const auto is_numbered = [&](GroupId group) {
-    const std::string& name = tables.str(group);
-    return name.starts_with("comm ") && name.ends_with(kOfUnidentified);
-  };
   std::set<std::pair<GroupId, Rank>> taken;
   std::set<GroupId> contradicted;
   for (const RankTrace& trace : traces) {
     for (const auto& m : trace.groups) {
-      if (!is_unlinked(m, tables) || m.ranks.size() != 2 || !is_numbered(m.group)) continue;
+      if (!is_unlinked(m, tables) || m.ranks.size() != 2 || !is_unidentified(tables.str(m.group)))
+        continue;
       if (!taken.emplace(m.group, m.ranks[0]).second) contradicted.insert(m.group);
     }
   }

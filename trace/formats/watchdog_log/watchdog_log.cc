@@ -443,7 +443,8 @@ bool tells_timeout(std::string_view text, std::string_view sign) {
 bool is_watchdog_log(std::string_view bytes) {
   constexpr std::string_view kTimedOut = "Watchdog caught collective operation timeout:";
   constexpr std::string_view kDetected = "detected by watchdog at work";
-  static const WordSearch search({kTimedOut, kDetected, DesyncReports::kBegin});
+  constexpr std::string_view kNumberAlone = "Timeout at NCCL work: ";
+  static const WordSearch search({kTimedOut, kDetected, kNumberAlone, DesyncReports::kBegin});
   return sample_of(bytes).any([&](std::string_view text) {
     return search.occurs_in(text) &&
            (tells_timeout(text, kTimedOut) || contains_text(text, DesyncReports::kBegin) ||

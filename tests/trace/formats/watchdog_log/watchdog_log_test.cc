@@ -367,6 +367,7 @@ TEST(WatchdogLog, ANumberAloneIsACallThatWaits) {
   const auto run = run_of_log(number_alone + timed_out(2, 72, "ALLREDUCE", 64, 72, 71));
   EXPECT_THAT(judged(run), testing::Not(HasSubstr("host-stall")));
   EXPECT_THAT(judged(run), testing::Not(HasSubstr("by 7")));
+  EXPECT_TRUE(watchdog_log_format().recognises(number_alone)) << "the file of rank 7";
   // All of the same call: nobody stopped.
   std::string same;
   for (const int rank : {1, 2, 3})

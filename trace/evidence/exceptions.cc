@@ -66,8 +66,8 @@ Rank rank_said_by(std::string_view text) {
                ? Rank(static_cast<std::int32_t>(*number))
                : Rank(kNone);
   };
-  constexpr std::string_view kStore = "store on Rank ";
-  if (contains_text(text, kStore)) return rank_from(number_after(text, kStore));
+  for (const std::string_view store : {"store on Rank ", "store based barrier on rank: "})
+    if (contains_text(text, store)) return rank_from(number_after(text, store));
   // "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms"
   constexpr std::string_view kMonitor = ": [Rank ";
   if (contains_text(text, "monitoredBarrier")) return rank_from(number_after(text, kMonitor));

@@ -233,8 +233,10 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
   if (const std::size_t at = line.find(kElastic); at != kNpos)
     return parse_elastic(line.substr(at));
   if (const std::size_t at = line.find(kDeepSpeed); at != kNpos) {
-    const std::string_view text = line.substr(at);
-    return ended_by_signal(text, number_after(text, kDeepSpeed).value_or(0));
+    // "['python', '-u', 'train.py', '--local_rank=3'] exits with return code = -9"
+    const std::size_t local = line.substr(0, at).rfind("--local_rank=");
+    return ended_by_signal(line.substr(local == kNpos ? at : local),
+                           number_after(line.substr(at), kDeepSpeed).value_or(0));
   }
   if (const std::size_t at = line.find(kRay); at != kNpos) return parse_ray(line.substr(at));
   if (const std::size_t at = line.find(kLightning); at != kNpos) return parse_lightning(line, at);

@@ -72,6 +72,7 @@ using NoteKind = RankNote::Kind;
 constexpr std::size_t kMaxNotesPerKind = 4;  // notes per rank: later ones mostly repeat the first
 constexpr std::string_view kStuckWatchdog =
     "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
+constexpr std::string_view kDeepEp = "DeepEP timeout ";
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
 constexpr std::string_view kNcclWarning = "NCCL WARN ";
 constexpr std::string_view kFailedCall = "Stack trace of the failed collective: ";
@@ -111,7 +112,7 @@ bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
        ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kOldNcclWarning,
-       kLastError, kXid, kWorkersBus, kFailedCall, kCrashes[0], kCrashes[1], kCrashes[2],
+       kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2],
        kCrashes[3], kStoreLost, kWithoutGradient, kOfHccl, kRankOfAscend, GpuLines::kException,
        GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
        // which process it is that ended
@@ -490,6 +491,11 @@ class RankLogReader {
       failed_call_.emplace(FailedCall{rank, number_, {}});
       return true;
     }
+    // Its rank is one of the group of experts.
+    if (const std::size_t at = text.find(kDeepEp); at != kNpos) {
+      add(NoteKind::watchdog, rank, text.substr(at));
+      return true;
+    }
     if (const std::size_t at = text.find(kStoreLost); at != kNpos) {
       add(NoteKind::peer_lost, rank, text.substr(at));
       return true;
@@ -672,7 +678,7 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
        "watchdog thread terminated with exception", kNcclWarning, "Watchdog caught collective",
        kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)",
        kStoreLost, kWithoutGradient, GpuLines::kException, GpuLines::kAccess, GpuLines::kLost,
-       kWorkersBus});
+       kWorkersBus, kDeepEp});
   const bool has_sign = sample_of(bytes).any(
       [](std::string_view text) { return search.occurs_in(text) || has_old_nccl_warning(text); });
   if (has_sign) return true;

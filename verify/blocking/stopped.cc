@@ -289,6 +289,8 @@ std::string call_words_of(const Context& context, const Stopped& stopped) {
   const std::string at = file_and_line(context.run.tables.str(call.at));
   std::string out = fmt::format(" before {}", context.describe_numbered(ref, stopped.missed.seq));
   if (call.step != trace::kNone) out += fmt::format(", step {}", call.step);
+  // Of a call that a watchdog's counters tell only the number is known.
+  if (at.empty() && call.signature == trace::SignatureId{}) return out;
   return fmt::format("{} ({})", out, at.empty() ? context.describe_call(ref) : at);
 }
 

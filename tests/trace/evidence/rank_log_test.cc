@@ -676,6 +676,10 @@ TEST(RankLog, AnExceptionMayNameItsRank) {
   EXPECT_THAT(raised("RuntimeError: Timed out receiving the shared seed from the distribtued store "
                      "on Rank 2. (world_size=3)\n"),
               HasSubstr("rank 2 lost a peer"));
+  EXPECT_THAT(
+      raised("RuntimeError: Timed out initializing process group in store based barrier on "
+             "rank: 7, for key: store_based_barrier_key:32 (world_size=8, worker_count=4)\n"),
+      HasSubstr("rank 7 lost a peer"));
   // Words about another rank, or about tensors.
   EXPECT_THAT(raised("RuntimeError: no answer: Rank 3: gone\n"), HasSubstr("some rank exception"));
   EXPECT_THAT(raised("ValueError: Rank 3 tensors are needed\n"), HasSubstr("some rank exception"));
@@ -751,6 +755,17 @@ TEST(RankLog, ACrashIsNotCaughtWhateverFollows) {
                      "Extension modules: numpy._core._multiarray_umath, torch._C (total: 95)\n",
                      Rank(3)),
             "rank 3 crashed @1: Fatal Python error: Segmentation fault");
+}
+
+TEST(RankLog, DeepSpeedNamesTheLocalRank) {
+  EXPECT_EQ(read_log("[2023-05-20 12:02:54,095] [ERROR] [launch.py:324:sigkill_handler] ['python', "
+                     "'main.py', '--local_rank=3'] exits with return code = -11\n"),
+            "some rank crashed @1: --local_rank=3'] exits with return code = -11");
+}
+
+TEST(RankLog, DeepEpsTimeoutsAreNobodysFault) {
+  EXPECT_EQ(read_log("DeepEP timeout check failed: rank = 6, thread = 0, value = 0)\n"),
+            "some rank watchdog @1: DeepEP timeout check failed: rank = 6, thread = 0, value = 0)");
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "trace/formats/log_lines.h"
-#include "trace/gpus.h"
 
 namespace lockstep::trace {
 
@@ -47,25 +46,6 @@ std::optional<GpuLines::Fault> GpuLines::take(std::string_view line) {
   if (!contains_text(line, kLost)) return std::nullopt;
   return Fault{RankNote::Kind::gpu_fault,
                fmt::format("GPU {} has fallen off the bus", std::exchange(named_, {}))};
-}
-
-LoggedProcess process_of_nccl(std::string_view before) {
-  const std::size_t bracket = before.rfind(" [");
-  if (bracket == kNpos) return {};
-  // A time may stand before it: "[2025-11-24 11:20:21] gpu1:13135:13922 [5]".
-  std::string_view who = before.substr(0, bracket);
-  who.remove_prefix(who.find_last_of(" \t") + 1);
-  const std::size_t thread = who.rfind(':');
-  if (thread == kNpos) return {};
-  const std::size_t process = who.substr(0, thread).rfind(':');
-  if (process == kNpos) return {};
-  const auto pid = number_after(who.substr(process), ":");
-  if (!pid || *pid <= 0) return {};
-  // A launcher may write a prefix: "[default3]:gpu1".
-  const std::string_view head = who.substr(0, process);
-  const std::size_t host = head.find_last_of(" \t:") + 1;
-  const auto device = number_after(before.substr(bracket), " [");
-  return {*pid, head.substr(host), gpu_index(device.value_or(kNone))};
 }
 
 }  // namespace lockstep::trace

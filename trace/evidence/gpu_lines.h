@@ -1,4 +1,4 @@
-// Lines of the driver and of NCCL, which name processes and GPUs.
+// Lines of the driver and of ROCm, which name processes and GPUs.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +49,5 @@ class GpuLines {
  private:
   std::string named_;  // the GPU of the driver's last message
 };
-
-// "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ", what stands before NCCL's message: host,
-// process and CUDA's index of its GPU.
-LoggedProcess process_of_nccl(std::string_view before);
 
 }  // namespace lockstep::trace

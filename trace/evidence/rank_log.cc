@@ -58,6 +58,7 @@
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
 #include "trace/evidence/named_processes.h"
+#include "trace/evidence/nccl_lines.h"
 #include "trace/evidence/torchrun_summary.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
@@ -70,14 +71,8 @@ namespace {
 
 using NoteKind = RankNote::Kind;
 constexpr std::size_t kMaxNotesPerKind = 4;  // notes per rank: later ones mostly repeat the first
-constexpr std::string_view kStuckWatchdog =
-    "watchdog got stuck for ";  // of PyTorch's heartbeat monitor
-constexpr std::string_view kDeepEp = "DeepEP timeout ";
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
-constexpr std::string_view kNcclWarning = "NCCL WARN ";
 constexpr std::string_view kFailedCall = "Stack trace of the failed collective: ";
-constexpr std::string_view kOldNcclWarning = " WARN ";
-constexpr std::string_view kStoreLost = "Failed to check the \"should dump\" flag on TCPStore";
 constexpr std::string_view kWithoutGradient = "did not receive grad for rank ";
 constexpr std::string_view kOfHccl = "EI00";  // error codes of Huawei's collectives
 constexpr std::string_view kRankOfAscend = ", RankID:";
@@ -87,18 +82,6 @@ constexpr std::string_view kWorkersBus = "Unexpected bus error encountered in wo
 constexpr std::array<std::string_view, 5> kCrashes = {
     "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
     "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!", kWorkersBus};
-
-// Where " WARN " of NCCL before 2.3 stands, which does not name NCCL:
-// "node1:12:34 [0] include/socket.h:360 WARN Call to connect failed : …".
-std::size_t old_nccl_warning_in(std::string_view text) {
-  const std::size_t at = text.find(kOldNcclWarning);
-  if (at == kNpos || at == 0 || text[at - 1] < '0' || text[at - 1] > '9') return kNpos;
-  const std::string_view before = text.substr(0, at);
-  const std::size_t file = before.rfind(' ');
-  const bool is_place = file != kNpos && contains_text(before.substr(file), ":") &&
-                        before.substr(0, file).ends_with(']');
-  return is_place && process_of_nccl(before).pid != kNone ? at : kNpos;
-}
 
 WordSearch search_with_launchers(std::initializer_list<std::string_view> words) {
   std::vector<std::string_view> all(words);
@@ -483,37 +466,18 @@ class RankLogReader {
 
   // Of PyTorch's process group and of NCCL itself.
   bool take_nccl(Stream& stream, Rank rank, std::string_view text) {
-    if (const std::size_t at = text.find(kStuckWatchdog); at != kNpos) {
-      add(NoteKind::watchdog, rank, text.substr(at, text.find(". ", at) - at));
-      return true;
-    }
     if (contains_text(text, kFailedCall)) {
       failed_call_.emplace(FailedCall{rank, number_, {}});
-      return true;
-    }
-    // Its rank is one of the group of experts.
-    if (const std::size_t at = text.find(kDeepEp); at != kNpos) {
-      add(NoteKind::watchdog, rank, text.substr(at));
-      return true;
-    }
-    if (const std::size_t at = text.find(kStoreLost); at != kNpos) {
-      add(NoteKind::peer_lost, rank, text.substr(at));
       return true;
     }
     if (const std::size_t at = text.find(kAsyncError); at != kNpos) {
       note_exception(stream, rank, text.substr(at + kAsyncError.size()));
       return true;
     }
-    if (const std::size_t at = old_nccl_warning_in(text); at != kNpos) {
-      add(NoteKind::nccl_warning, rank, fmt::format("NCCL{}", text.substr(at)),
-          process_of_nccl(text.substr(0, at)));
-      return true;
-    }
-    if (const std::size_t at = text.find(kNcclWarning); at != kNpos) {
-      add(NoteKind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
-      return true;
-    }
-    return false;
+    const std::optional<NcclMessage> message = nccl_message_in(text);
+    if (!message) return false;
+    add(message->kind, rank, message->text, message->process);
+    return true;
   }
 
   bool take_watchdog(Stream& stream, Rank rank, std::string_view text, const WatchdogLine& line) {
@@ -651,12 +615,6 @@ class RankLogReader {
   std::size_t followed_ = 0;  // notes that much output follows
   Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
 };
-
-bool has_old_nccl_warning(std::string_view text) {
-  while (!text.empty())
-    if (old_nccl_warning_in(take_until(text, '\n')) != kNpos) return true;
-  return false;
-}
 
 FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
 

@@ -126,6 +126,7 @@ namespace {
 void declare_world(Run& run, std::int32_t world_size) {
   const GroupId world = run.tables.groups.intern("world");
   std::vector<Rank> members;
+  members.reserve(static_cast<std::size_t>(world_size));
   for (std::int32_t r = 0; r < world_size; ++r) members.emplace_back(r);
   const RankList ranks = run.tables.rank_lists.intern(members);
   for (RankTrace& trace : run.ranks) {

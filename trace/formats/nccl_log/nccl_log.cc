@@ -142,6 +142,7 @@ class NcclLogReader {
       const auto [world, is_new] = worlds.try_emplace(own->largest);
       if (is_new) {
         std::vector<Rank> members;
+        members.reserve(static_cast<std::size_t>(own->largest));
         for (std::int32_t r = 0; r < own->largest; ++r) members.emplace_back(r);
         world->second = tables_.rank_lists.intern(members);
       }

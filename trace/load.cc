@@ -57,8 +57,10 @@ Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at
 // traces".
 Error nothing_to_judge(const LoadedTraces& loaded, const std::string& path) {
   if (loaded.unreadable.empty())
-    return {"no traces in this folder, and nothing in its logs about an end",
+    return {"no traces here, and nothing in the output tells how a rank ended or where it waits",
             {path},
+            "of a job that hangs, add stacks (py-spy dump --pid PID, of each rank) or Flight "
+            "Recorder's dumps (TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1); "
             "`lockstep verify --help` lists what can be read"};
   Error error = loaded.unreadable.front().error;
   if (loaded.unreadable.size() > 1)

@@ -179,6 +179,16 @@ TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
   EXPECT_EQ(run.unreadable[2].error.message, "the file is empty");
 }
 
+TEST_F(LoadTest, AJobsOutputThatTellsNothingIsAnError) {
+  LoadOptions options;
+  options.evidence = true;
+  const auto loaded = load_run({dir_.write("train.log", "epoch 1, loss 0.5\n")}, options);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().message,
+            "no traces here, and nothing in the output tells how a rank ended or where it waits");
+  EXPECT_THAT(loaded.error().fix, testing::HasSubstr("py-spy dump --pid"));
+}
+
 TEST_F(LoadTest, NothingToReadIsAnError) {
   EXPECT_EQ(error({}), "no traces were named");
   EXPECT_EQ(error({dir_.file("nowhere")}), "no such file or folder");

@@ -25,9 +25,10 @@ PACKAGES_FETCH=(ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
 PACKAGES_FULL_TESTS=(mpich:mpirun iproute2:ip zsh:zsh fish:fish)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
 PACKAGES_TIDY=(clang-tidy:clang-tidy)
-# The Debian package and the wheel; --check installs them in a system of its own.
+# The Debian package (CPack asks `file` what a program is) and the wheel; --check installs them in a
+# system of its own.
 # The wheel's program is linked statically.
-PACKAGES_PACKAGE=(help2man:help2man dpkg-dev:dpkg-shlibdeps git:git python3:python3 ca-certificates
+PACKAGES_PACKAGE=(help2man:help2man dpkg-dev:dpkg-shlibdeps file:file git:git python3:python3 ca-certificates
   binutils:objdump libzstd-dev liblzma-dev libbz2-dev)
 PACKAGES_PACKAGE_CHECK=(debootstrap:debootstrap)
 # In which a test opens report pages, and says that it was skipped without it. It is larger than all

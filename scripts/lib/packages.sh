@@ -31,6 +31,8 @@ PACKAGES_TIDY=(clang-tidy:clang-tidy)
 PACKAGES_PACKAGE=(help2man:help2man dpkg-dev:dpkg-shlibdeps file:file git:git python3:python3 ca-certificates
   binutils:objdump libzstd-dev liblzma-dev libbz2-dev)
 PACKAGES_PACKAGE_CHECK=(debootstrap:debootstrap)
+# Make and fill the virtual environment of scripts/setup-python-torch.
+PACKAGES_PYTHON_TORCH=(python3:python3 python3-venv ca-certificates)
 # In which a test opens report pages, and says that it was skipped without it. It is larger than all
 # that the core needs together, so that nobody gets it unasked.
 PACKAGES_BROWSER=(chromium:chromium)

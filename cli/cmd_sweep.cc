@@ -240,7 +240,7 @@ reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
   std::size_t trains = 0, defective = 0, failed = 0;
   for (const sim::Row& row : rows) {
     trains += row.outcome == sim::Outcome::trains ? 1U : 0U;
-    defective += row.outcome == sim::Outcome::hangs || row.outcome == sim::Outcome::wrong ? 1U : 0U;
+    defective += sim::is_defect(row.outcome) ? 1U : 0U;
     failed += row.outcome == sim::Outcome::failed ? 1U : 0U;
   }
   if (trains > 0) return reports::ExitStatus::clean;

@@ -181,7 +181,13 @@ std::string finding_sections(const verify::Report& report, const FindingSource& 
 }
 
 std::string finding_sections(const verify::Report& report, const trace::Run& run) {
-  return finding_sections(report, {run, match_calls(run), verify::group_streams(run)});
+  std::string out = finding_sections(report, {run, match_calls(run), verify::group_streams(run)});
+  if (report.findings.size() > kFindingsInFull)
+    out += element(
+        "p", "caption",
+        text(fmt::format("and {}: --output json=FILE has them all",
+                         plural(report.findings.size() - kFindingsInFull, "more finding"))));
+  return out;
 }
 
 std::string finding_id(std::size_t finding) { return fmt::format("finding-{}", finding + 1); }

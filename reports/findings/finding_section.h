@@ -29,7 +29,8 @@ inline constexpr std::size_t kFindingsInFull = 12;
 // The section of each of the report's findings, up to kFindingsInFull, with the ids of
 // finding_id().
 std::string finding_sections(const verify::Report& report, const FindingSource& source);
-// The same for a page that is not the report's own: the result of a simulation.
+// The same for a page that is not the report's own: the result of a simulation. Says how many are
+// left out.
 std::string finding_sections(const verify::Report& report, const trace::Run& run);
 // "finding-1" for the first one, 0.
 std::string finding_id(std::size_t finding);

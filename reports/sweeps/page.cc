@@ -27,10 +27,6 @@ constexpr std::size_t kBest = 10;        // shown first, with the front
 constexpr std::size_t kMaxChoices = 12;  // values that a column offers to choose from
 constexpr std::size_t kMaxReasons = 100;
 
-bool is_defect(sim::Outcome outcome) {
-  return outcome == sim::Outcome::hangs || outcome == sim::Outcome::wrong;
-}
-
 class SweepPage {
  public:
   explicit SweepPage(const Summary& summary)
@@ -149,7 +145,7 @@ class SweepPage {
     const sim::Row& one = summary_.rows[row];
     const bool trains = one.outcome == sim::Outcome::trains;
     std::vector<std::string> cells = {place > 0 ? std::to_string(place) : ""};
-    RowLook look{{}, is_defect(one.outcome) ? "error" : "", {std::nullopt}};
+    RowLook look{{}, sim::is_defect(one.outcome) ? "error" : "", {std::nullopt}};
     for (std::string& value : value_cells(summary_, one)) cells.push_back(std::move(value));
     for (const std::string& key : summary_.keys) {
       const auto found = one.values.find(key);

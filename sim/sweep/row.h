@@ -22,6 +22,11 @@ enum class Outcome : std::uint8_t {
 
 std::string_view to_string(Outcome outcome);
 
+// Whether the verifier found something wrong with the job itself.
+constexpr bool is_defect(Outcome outcome) {
+  return outcome == Outcome::hangs || outcome == Outcome::wrong;
+}
+
 // Additional figures of a transformer on a cluster.
 struct TransformerFigures {
   double tokens_per_second_per_rank = 0;

@@ -26,9 +26,8 @@ struct LayerTimes {
 //   attention   scores and values; the bytes of softmax and dropout where they are in memory. The
 //               fused softmax is used only if 4 divides micro-batch x heads of the rank
 //               (Megatron-LM, fused_softmax.py, is_kernel_available)
-//   element-wise operations, norms and dropouts by their bytes; a diffusion transformer's
-//   modulation
-//               besides, by bytes that were fitted to a step of FLUX.1
+//   element-wise operations, norms and dropouts by their bytes; besides, the modulation of a
+//               diffusion transformer, by bytes that were fitted to a step of FLUX.1
 //   tensor-parallel collectives: two all-reduces each way (arXiv 1909.08053, section 3), or as many
 //               bytes as all-gathers and reduce-scatters with sequence parallelism
 //   PyTorch's own operators (TrainingPlan::plain_kernels): more bytes where no compiler fuses them,

@@ -79,9 +79,9 @@ enum class Weight : std::uint8_t {
 //   … 7 ranks have launched up to operation 64; this rank has launched up to operation 60
 //   … this rank has launched up to operation 60              another one has more
 //   … launched 60 AllReduce, and others up to 64             JSON
-class LaunchedCalls {
+class CallsBehind {
  public:
-  explicit LaunchedCalls(const trace::Run& run) {
+  explicit CallsBehind(const trace::Run& run) {
     for (const RankNote& note : run.notes) {
       if (note.kind != NoteKind::ras) continue;
       const auto [before, own] = parts_of(note.text);
@@ -117,7 +117,7 @@ class LaunchedCalls {
   std::map<std::string, std::int64_t, std::less<>> most_;
 };
 
-std::optional<Weight> weight_of(const LaunchedCalls& launched, const RankNote& note) {
+std::optional<Weight> weight_of(const CallsBehind& launched, const RankNote& note) {
   switch (note.kind) {
     case NoteKind::gpu_fault:
       return Weight::hardware;
@@ -162,7 +162,7 @@ std::optional<Weight> weight_of(const LaunchedCalls& launched, const RankNote& n
 
 // What decides between notes of one weight: when torchrun saw the first failure of its node, how
 // far a rank is behind (the farthest first).
-std::pair<std::string_view, std::int64_t> order_in(const LaunchedCalls& launched,
+std::pair<std::string_view, std::int64_t> order_in(const CallsBehind& launched,
                                                    const RankNote& note, Weight weight) {
   if (weight == Weight::ended_first) {
     const std::size_t at = note.text.rfind(" at ");
@@ -321,7 +321,7 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
       ranks.empty() ? describe_subject(note) : describe_ranks(ranks), root.value_or(0));
 }
 
-std::string headline_for(const trace::Run& run, const LaunchedCalls& launched,
+std::string headline_for(const trace::Run& run, const CallsBehind& launched,
                          const std::vector<trace::Rank>& missing, const RankNote& note,
                          Weight weight) {
   switch (weight) {
@@ -473,7 +473,7 @@ void tell_first_cause(const trace::Run& run, Report& report) {
         return (f.severity != Severity::note && !is_victim(f)) || !f.headline.empty();
       });
   if (told || report.findings.empty()) return;
-  const LaunchedCalls launched(run);
+  const CallsBehind launched(run);
   const RankNote* best = nullptr;
   std::optional<Weight> weight;
   const auto key = [&](const RankNote& note, Weight w) {

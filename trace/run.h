@@ -59,6 +59,9 @@ struct RankNote {
   // exception, without a rank: much output follows, so that it may have been caught.
   bool output_follows = false;
 
+  // ras: how many calls of an operation it had launched fewer than another rank of a communicator.
+  std::int64_t calls_behind = 0;
+
   static constexpr std::size_t kLongest = 512;
 
   // Whether the rank ended by itself, rather than because of others.

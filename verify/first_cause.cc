@@ -74,50 +74,7 @@ enum class Weight : std::uint8_t {
   stack,
 };
 
-// What NCCL's RAS says of how many calls ranks launched:
-//
-//   … 7 ranks have launched up to operation 64; this rank has launched up to operation 60
-//   … this rank has launched up to operation 60              another one has more
-//   … launched 60 AllReduce, and others up to 64             JSON
-class CallsBehind {
- public:
-  explicit CallsBehind(const trace::Run& run) {
-    for (const RankNote& note : run.notes) {
-      if (note.kind != NoteKind::ras) continue;
-      const auto [before, own] = parts_of(note.text);
-      if (!own) continue;
-      std::int64_t& most = most_[std::string(before)];
-      most = std::max({most, *own, trace::number_after(before, kUpTo).value_or(0)});
-    }
-  }
-
-  // How many calls a rank is behind others, by its note; nothing where it is not.
-  std::optional<std::int64_t> behind(const RankNote& note) const {
-    const std::string_view text = note.text;
-    if (const auto others = trace::number_after(text, ", and others up to ")) {
-      const auto own = trace::number_after(text, "launched ");
-      return own && *own < *others ? std::optional(*others - *own) : std::nullopt;
-    }
-    const auto [before, own] = parts_of(text);
-    const auto most = own ? most_.find(before) : most_.end();
-    if (most == most_.end() || *own >= most->second) return std::nullopt;
-    return most->second - *own;
-  }
-
- private:
-  static constexpr std::string_view kUpTo = "launched up to operation ";
-
-  // What stands before the rank's own number, which is the same for all ranks of a report.
-  static std::pair<std::string_view, std::optional<std::int64_t>> parts_of(std::string_view text) {
-    const std::size_t at = text.find("this rank has launched");
-    if (at == std::string_view::npos) return {};
-    return {text.substr(0, at), trace::number_after(text.substr(at), kUpTo)};
-  }
-
-  std::map<std::string, std::int64_t, std::less<>> most_;
-};
-
-std::optional<Weight> weight_of(const CallsBehind& launched, const RankNote& note) {
+std::optional<Weight> weight_of(const RankNote& note) {
   switch (note.kind) {
     case NoteKind::gpu_fault:
       return Weight::hardware;
@@ -148,7 +105,7 @@ std::optional<Weight> weight_of(const CallsBehind& launched, const RankNote& not
       return Weight::did_not_join;
     case NoteKind::ras:
       if (mentions_any(note.text, {"considered dead", "does not answer"})) return Weight::gone;
-      return launched.behind(note) ? std::optional(Weight::behind) : std::nullopt;
+      return note.calls_behind > 0 ? std::optional(Weight::behind) : std::nullopt;
     case NoteKind::stack:
       return note.text.starts_with(kIsIn) ? std::optional(Weight::stack) : std::nullopt;
     case NoteKind::caught:
@@ -162,15 +119,14 @@ std::optional<Weight> weight_of(const CallsBehind& launched, const RankNote& not
 
 // What decides between notes of one weight: when torchrun saw the first failure of its node, how
 // far a rank is behind (the farthest first).
-std::pair<std::string_view, std::int64_t> order_in(const CallsBehind& launched,
-                                                   const RankNote& note, Weight weight) {
+std::pair<std::string_view, std::int64_t> order_in(const RankNote& note, Weight weight) {
   if (weight == Weight::ended_first) {
     const std::size_t at = note.text.rfind(" at ");
     if (at != std::string::npos) return {std::string_view(note.text).substr(at), 0};
   }
   // A watchdog that is stuck itself says less than one that names the call.
   if (weight == Weight::timeout) return {"", contains_text(note.text, "OpType=") ? 0 : 1};
-  if (weight == Weight::behind) return {"", -launched.behind(note).value_or(0)};
+  if (weight == Weight::behind) return {"", -note.calls_behind};
   return {"", 0};
 }
 
@@ -321,9 +277,8 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
       ranks.empty() ? describe_subject(note) : describe_ranks(ranks), root.value_or(0));
 }
 
-std::string headline_for(const trace::Run& run, const CallsBehind& launched,
-                         const std::vector<trace::Rank>& missing, const RankNote& note,
-                         Weight weight) {
+std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& missing,
+                         const RankNote& note, Weight weight) {
   switch (weight) {
     case Weight::killed:
       return fmt::format("{} was killed: {}", describe_subject(note), shown(note));
@@ -358,11 +313,9 @@ std::string headline_for(const trace::Run& run, const CallsBehind& launched,
     case Weight::gone:
       return fmt::format("{} is gone or hangs, by NCCL's RAS: {}", describe_subject(note),
                          shown(note));
-    case Weight::behind: {
-      const std::int64_t calls = launched.behind(note).value_or(0);
+    case Weight::behind:
       return fmt::format("{} was {} behind when NCCL's RAS asked: {}", describe_subject(note),
-                         plural(calls, "call"), shown(note));
-    }
+                         plural(note.calls_behind, "call"), shown(note));
     case Weight::stack:
       return describe_stacks(run);
     case Weight::timeout:
@@ -473,15 +426,14 @@ void tell_first_cause(const trace::Run& run, Report& report) {
         return (f.severity != Severity::note && !is_victim(f)) || !f.headline.empty();
       });
   if (told || report.findings.empty()) return;
-  const CallsBehind launched(run);
   const RankNote* best = nullptr;
   std::optional<Weight> weight;
   const auto key = [&](const RankNote& note, Weight w) {
-    return std::tuple(w, order_in(launched, note, w), std::string_view(note.location.file),
+    return std::tuple(w, order_in(note, w), std::string_view(note.location.file),
                       note.location.line);
   };
   for (const RankNote& note : run.notes) {
-    const std::optional<Weight> own = weight_of(launched, note);
+    const std::optional<Weight> own = weight_of(note);
     if (!own || (best != nullptr && key(note, *own) >= key(*best, *weight))) continue;
     best = &note;
     weight = own;
@@ -502,7 +454,7 @@ void tell_first_cause(const trace::Run& run, Report& report) {
   }
   if (finding == report.findings.end()) finding = report.findings.begin();
   const Advice advice = advice_for(*best, *weight);
-  finding->headline = headline_for(run, launched, report.ranks_missing, *best, *weight);
+  finding->headline = headline_for(run, report.ranks_missing, *best, *weight);
   if (!advice.fix.empty()) finding->fix = advice.fix;
   finding->next = advice.next;
 }

@@ -70,6 +70,8 @@ std::string_view ras_node(std::string_view line) {
 }
 
 class RasTextReader {
+  static constexpr std::string_view kUpTo = "launched up to operation ";
+
  public:
   explicit RasTextReader(const TraceFile& file) : file_(file) {}
 
@@ -82,6 +84,7 @@ class RasTextReader {
       if (const auto label = parse_label(text, form)) text = label->text;
       take(without_indent(text), lines.number());
     }
+    end_subject();
     return std::move(out_);
   }
 
@@ -100,16 +103,14 @@ class RasTextReader {
       section_ = without_indent(line.substr(close + 1)).substr(0, 64);
       // "#0-…": of the largest ones. Their ranks are those of the job where they have all of them.
       global_ = largest_ > 0 && line.starts_with("#0-") && largest_ >= largest_total_;
-      subject_.clear();
-      majority_.clear();
+      start_subject({});
       return;
     }
     static constexpr std::array<std::string_view, 3> kSections = {"INCOMPLETE", "DEAD", "TIMEOUT"};
     if (std::find(kSections.begin(), kSections.end(), line) != kSections.end()) {
       communicator_.clear();
       section_ = line;
-      subject_.clear();
-      majority_.clear();
+      start_subject({});
       return;
     }
     if (line.empty() || section_.empty()) return;
@@ -121,8 +122,23 @@ class RasTextReader {
       if (majority_.empty()) majority_ = line.substr(0, 128);
       several_ = line.substr(0, 128);
     } else {
-      subject_ = line.substr(0, 128);
+      start_subject(line.substr(0, 128));
     }
+  }
+
+  void start_subject(std::string_view subject) {
+    end_subject();
+    subject_ = subject;
+    majority_.clear();
+    several_.clear();
+  }
+
+  // All ranks that are compared with each other are known now.
+  void end_subject() {
+    for (const auto& [note, launched] : launched_)
+      out_.notes[note].calls_behind = most_launched_ - launched;
+    launched_.clear();
+    most_launched_ = 0;
   }
 
   // A row of the summary: group, communicators, nodes, ranks per node, ranks per communicator,
@@ -175,13 +191,17 @@ class RasTextReader {
     const Rank own = global_ ? rank_from(rank) : Rank(kNone);
     // "Communicator ranks have different AllReduce operation counts": where all calls were of that
     // operation, it is how many calls there were.
-    constexpr std::string_view kUpTo = "launched up to operation ";
     const auto launched = number_after(says, kUpTo);
     const auto most = number_after(majority_, kUpTo);
     if (own.value != kNone && launched && most && *launched < *most)
       take_launched({own, *launched, *most, file_.name});
+    const std::size_t note = out_.notes.size();
     add(own, number_after(line, "managed by process ").value_or(kNone), std::move(text), number,
         line);
+    if (launched && note < out_.notes.size()) {
+      launched_.emplace_back(note, *launched);
+      most_launched_ = std::max({most_launched_, *launched, most.value_or(0)});
+    }
   }
 
   void take_launched(LaunchedCalls launched) {
@@ -233,6 +253,8 @@ class RasTextReader {
   std::string subject_;   // "Communicator ranks have different AllReduce operation counts"
   std::string majority_;  // the first "7 ranks have launched up to operation 64"
   std::string several_;   // … and the last one
+  std::vector<std::pair<std::size_t, std::int64_t>> launched_;  // notes, and their ranks' calls
+  std::int64_t most_launched_ = 0;
 };
 
 // ---- JSON ----
@@ -314,7 +336,7 @@ class RasJsonReader {
     if (global) take_launched(members);
     for (const Member& one : members) {
       std::string text = one.state + behind(one, most);
-      if (!text.empty()) add(global, one, where_ + text);
+      if (!text.empty()) add(global, one, where_ + text, calls_behind(one, most));
     }
     dom::array missing;
     if (communicator.at_key("missing_ranks").get(missing) != simdjson::SUCCESS) return;
@@ -387,6 +409,14 @@ class RasJsonReader {
     return out;
   }
 
+  static std::int64_t calls_behind(const Member& one,
+                                   const std::map<std::string, std::int64_t>& most) {
+    std::int64_t out = 0;
+    for (const auto& [operation, count] : one.counts)
+      out = std::max(out, most.at(operation) - std::max<std::int64_t>(count, 0));
+    return out;
+  }
+
   void take_missing(const dom::object& rank, bool global) {
     const Member one = process_of(rank);
     dom::object status;
@@ -403,15 +433,16 @@ class RasJsonReader {
     add(global, one, where_ + text);
   }
 
-  void add(bool global, const Member& one, std::string text) {
+  void add(bool global, const Member& one, std::string text, std::int64_t calls_behind = 0) {
     if (text.ends_with("; ")) text.resize(text.size() - 2);
-    out_.add({RankNote::Kind::ras,
-              global ? rank_from(one.rank) : Rank(kNone),
-              one.pid > 0 ? one.pid : kNone,
-              std::move(text),
-              {file_.name, 0},
-              std::string(one.host),
-              one.gpu});
+    out_.add({.kind = RankNote::Kind::ras,
+              .rank = global ? rank_from(one.rank) : Rank(kNone),
+              .pid = one.pid > 0 ? one.pid : kNone,
+              .text = std::move(text),
+              .location = {file_.name, 0},
+              .host = std::string(one.host),
+              .gpu = one.gpu,
+              .calls_behind = calls_behind});
   }
 
   const TraceFile& file_;

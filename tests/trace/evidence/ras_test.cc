@@ -1,5 +1,8 @@
 // What NCCL's RAS says, as text and as JSON.
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,6 +74,34 @@ TEST(Ras, WhoIsBehindInWhat) {
       "Communicator "
       "ranks have different AllReduce operation counts; 7 ranks have launched up to operation "
       "64; this rank has launched up to operation 60");
+}
+
+// Behind the majority, behind a rank that is named by itself, and in another communicator: no more
+// than the ranks of one subject are compared.
+TEST(Ras, HowManyCallsARankIsBehind) {
+  const auto behind = [](const std::string& bytes) {
+    std::vector<std::int64_t> out;
+    for (const RankNote& note : ras_source().read({bytes, "ras", std::nullopt}).notes)
+      out.push_back(note.calls_behind);
+    return out;
+  };
+  EXPECT_THAT(behind(kBehind), testing::ElementsAre(4));
+  EXPECT_THAT(behind(kJson), testing::ElementsAre(4, 0, 0));
+  EXPECT_THAT(
+      behind(text(
+          "MISMATCH",
+          "#0-0 (78db921d1c117b4a) MISMATCH\n"
+          "  Communicator ranks have different AllReduce operation counts\n"
+          "  Rank 0 has launched up to operation 60 -- GPU 0 managed by process 1 on node a\n"
+          "  Rank 1 has launched up to operation 64 -- GPU 1 managed by process 2 on node a\n"
+          "  Communicator ranks have different Broadcast operation counts\n"
+          "  Rank 0 has launched up to operation 9 -- GPU 0 managed by process 1 on node a\n"
+          "  Rank 1 has launched up to operation 8 -- GPU 1 managed by process 2 on node a\n"
+          "#1-0 (1bdb83b038775869) MISMATCH\n"
+          "  Communicator ranks have different AllReduce operation counts\n"
+          "  Rank 0 has launched up to operation 5 -- GPU 0 managed by process 1 on node a\n"
+          "  Rank 1 has launched up to operation 5 -- GPU 1 managed by process 2 on node a\n")),
+      testing::ElementsAre(4, 0, 0, 1, 0, 0));
 }
 
 TEST(Ras, WhoDoesNotAnswer) {

@@ -66,7 +66,8 @@ reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOut
     if (timeline.empty()) {
       judged.run = sim::as_simulated(std::move(judged.run), timed.simulated.program,
                                      timed.simulated.folding, timed.simulated.result);
-      timeline = reports::simulated_timeline(judged.run, reports::memory_counters(forecast.memory));
+      timeline = reports::simulated_timeline(judged.report, judged.run,
+                                             reports::memory_counters(forecast.memory));
     }
     return timeline;
   };

@@ -26,6 +26,7 @@
 #include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
 #include "trace/load.h"
+#include "verify/verify.h"
 
 namespace lockstep::cli {
 namespace {
@@ -286,10 +287,10 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
     return write_failure(reports::simulated_hang(*simulated, std::move(*run),
                                                  reports::simulated_json(*simulated, recorded)),
                          command.output);
-  trace::Run played =
+  const trace::Run played =
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
   const auto content = [&](const std::string& kind, bool to_stdout) {
-    if (kind == "timeline") return reports::simulated_timeline(played);
+    if (kind == "timeline") return reports::simulated_timeline(verify::verify(played), played);
     if (kind == "json")
       return fmt::format("{}\n", reports::simulated_json(*simulated, recorded).dump(2));
     return reports::simulated_text(*simulated, recorded, reports::text_width(to_stdout));

@@ -17,14 +17,6 @@
 namespace lockstep::reports {
 namespace {
 
-std::string timeline_of(const verify::Report& report, const trace::Run& run,
-                        std::vector<TimelineCounter> counters = {}) {
-  TimelineOptions options;
-  options.simulated = true;
-  options.counters = std::move(counters);
-  return timeline_report(report, run, options);
-}
-
 // True if the first finding is that devices wait for each other.
 bool shows_a_cycle(const verify::Report& report) {
   return !report.findings.empty() &&
@@ -174,8 +166,12 @@ std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorde
   return out;
 }
 
-std::string simulated_timeline(trace::Run& run, std::vector<TimelineCounter> counters) {
-  return timeline_of(judge_program(run), run, std::move(counters));
+std::string simulated_timeline(const verify::Report& report, const trace::Run& run,
+                               std::vector<TimelineCounter> counters) {
+  TimelineOptions options;
+  options.simulated = true;
+  options.counters = std::move(counters);
+  return timeline_report(report, run, options);
 }
 
 verify::Report judge_hang(const sim::SimulatedProgram& simulated, trace::Run& run) {
@@ -215,7 +211,7 @@ SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job
 
 std::string failure_content(const SimulatedFailure& failure, const std::string& kind,
                             std::size_t width) {
-  if (kind == "timeline") return timeline_of(failure.report, failure.run);
+  if (kind == "timeline") return simulated_timeline(failure.report, failure.run);
   if (kind == "html") return html_report(failure.report, failure.run);
   if (kind == "csv") return csv_report(failure.report);
   if (kind == "json") return fmt::format("{}\n", failure.json.dump(2));

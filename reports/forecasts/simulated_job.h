@@ -32,9 +32,10 @@ nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated,
 std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorded& recorded,
                            std::size_t width);
 
-// The run on the simulated clock as a timeline. `run`: from sim::as_simulated(); it is judged, but
-// left unchanged. `counters`: TimelineOptions::counters, on the simulated clock.
-std::string simulated_timeline(trace::Run& run, std::vector<TimelineCounter> counters = {});
+// The run on the simulated clock as a timeline, with the report's findings. `run`: from
+// sim::as_simulated(). `counters`: TimelineOptions::counters, on the simulated clock.
+std::string simulated_timeline(const verify::Report& report, const trace::Run& run,
+                               std::vector<TimelineCounter> counters = {});
 
 // A run, and the verifier's report on it.
 struct JudgedRun {

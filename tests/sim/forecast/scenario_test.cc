@@ -20,6 +20,7 @@
 #include "sim/engine/to_run.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/sim/small_forecast.h"
+#include "verify/verify.h"
 
 namespace lockstep::sim {
 namespace {
@@ -189,7 +190,8 @@ TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
   TimedScenario job = small_forecast();
   trace::Run simulated = as_simulated(std::move(job.run), job.simulated.program,
                                       job.simulated.folding, job.simulated.result);
-  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(simulated));
+  const OrderedJson timeline =
+      OrderedJson::parse(reports::simulated_timeline(verify::verify(simulated), simulated));
   EXPECT_THAT(timeline["otherData"]["time"].get<std::string>(), HasSubstr("simulated"));
   std::size_t work = 0, calls = 0, arrows = 0;
   for (const OrderedJson& event : timeline["traceEvents"]) {
@@ -228,7 +230,8 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
 
   trace::Run simulated = as_simulated(std::move(job.run), job.simulated.program,
                                       job.simulated.folding, job.simulated.result);
-  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(simulated, counters));
+  const OrderedJson timeline = OrderedJson::parse(
+      reports::simulated_timeline(verify::verify(simulated), simulated, counters));
   std::size_t values = 0;
   for (const OrderedJson& event : timeline["traceEvents"]) {
     if (event["ph"] != "C") continue;

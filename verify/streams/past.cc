@@ -252,15 +252,17 @@ bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call
   if (mixes_threads(run.ranks[call.rank], call.call) || call.call == 0) return false;
   // How long a row of equal calls is shows nothing where it ends.
   const trace::Call& before = calls[call.call - 1];
-  if (is_same_of_program(agreement, before, run.ranks[other.rank].calls[other.call]) ||
-      is_same_of_program(agreement, before, calls[call.call])) {
+  const trace::Call& own = calls[call.call];
+  const trace::Call& others = run.ranks[other.rank].calls[other.call];
+  if (is_same_of_program(agreement, before, others) || is_same_of_program(agreement, before, own) ||
+      is_same_of_program(agreement, own, others)) {
     return false;
   }
   const std::vector<std::uint32_t> usual = predicted(
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,
       static_cast<std::uint32_t>(calls.size()));
   return usual.size() == 1 && usual[0] > call.call &&
-         is_same_of_program(agreement, calls[usual[0]], run.ranks[other.rank].calls[other.call]);
+         is_same_of_program(agreement, calls[usual[0]], others);
 }
 
 namespace {

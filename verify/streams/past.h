@@ -48,7 +48,8 @@ Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef cal
 bool are_both_usual(const trace::Run& run, Agreement& agreement, CallRef one, CallRef other);
 
 // Whether the rank's later rounds make the other rank's call in place of this one: then it was left
-// out here. Not where it may be one of several equal calls in a row.
+// out here. Not where the two are one call, nor where it may be one of several equal calls in a
+// row.
 //
 //   a c | a b c | a b c      the first round lacks b, which the other rank makes there
 bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call, CallRef other);

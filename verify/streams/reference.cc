@@ -73,18 +73,21 @@ class Choice {
         at_.run().ranks.size();
     if (const auto p = as_other_programs()) return p;
     if (const auto p = by_counts()) return p;
+    if (const auto p = by_later_rounds()) return p;
     by_habit_ = true;
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
     const bool loop_varies = do_counts_vary(first, second);
     const bool new_part = may_be_skip && (may_begin_new_part(first) || may_begin_new_part(second));
     if (!loop_varies && !new_part &&
         !are_both_usual(at_.run(), at_.agreement(), at_.next_call(first), at_.next_call(second))) {
-      if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
+      const auto p = only([&](std::size_t c) { return follows_habit(c); });
+      if (p && !(rests_on_row(parties_[*p][0]) && repeats_before_other(parties_[*p][0]))) return p;
     }
     // If both are forms of one call, the form that the rank used before. Not if a call may be
     // missing: a rank that left out the last call of its first round makes a familiar call next.
     if (!may_be_skip) {
-      if (const auto p = only([&](std::size_t c) { return at_.was_made_before(c); })) return p;
+      const auto p = only([&](std::size_t c) { return at_.was_made_before(c); });
+      if (p && !repeats_before_other(parties_[*p][0])) return p;
     }
     // A new call that is made again is usual, and one that is not is one too many. A familiar one
     // may just be the last of several in a row. Where one blocks in its call, only the other one
@@ -144,6 +147,18 @@ class Choice {
         break;
     }
     return std::nullopt;
+  }
+
+  // The one of two largest parties whose call the other one makes in its place later.
+  std::optional<std::size_t> by_later_rounds() {
+    if (largest_.size() != 2) return std::nullopt;
+    const auto lacks = [&](std::size_t p, std::size_t other) {
+      return later_rounds_make(at_.run(), at_.agreement(), at_.next_call(at_.longest(parties_[p])),
+                               at_.next_call(at_.longest(parties_[other])));
+    };
+    const bool first_lacks = lacks(largest_[0], largest_[1]);
+    if (first_lacks == lacks(largest_[1], largest_[0])) return std::nullopt;
+    return largest_[first_lacks ? 1 : 0];
   }
 
   // Whether the others, which are in a later step, skipped the call of this party, and it is not
@@ -378,6 +393,33 @@ class Choice {
     const bool in_step = !habit || habit->step == trace::kNone || call.step == trace::kNone ||
                          habit->step == call.step;
     return habit && in_step && at_.match(*habit, call);
+  }
+
+  // Whether nothing but a row of equal calls before the cursor's next one predicts it: how long
+  // such a row should be is not known.
+  bool rests_on_row(std::size_t cursor) {
+    return at_.sequence(cursor).is_habit_a_row(at_.cursors()[cursor].next);
+  }
+
+  // Whether the cursor's next call is the one before once more, and what another party makes
+  // already comes after it: one call too many here is as likely as one too few there.
+  //
+  //   a a a b      a a b
+  bool repeats_before_other(std::size_t cursor) {
+    Sequence& sequence = at_.sequence(cursor);
+    std::size_t next = at_.cursors()[cursor].next;
+    if (next == 0) return false;
+    const Token before = sequence.token(next - 1);
+    const std::size_t first = next;
+    const std::size_t end = std::min(sequence.size(), next + Sequence::kHistory);
+    while (next < end &&
+           same_call(at_.agreement(), sequence.token(next), before, /*with_step=*/true))
+      ++next;
+    return next > first && next < sequence.size() &&
+           std::any_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
+             const std::size_t other = parties_[p][0];
+             return other != cursor && at_.match(sequence.token(next), at_.next_token(other));
+           });
   }
 
   Alignment& at_;

@@ -56,7 +56,9 @@ std::optional<std::size_t> vote_of_sister_groups(const Alignment& at,
   std::vector<std::size_t> votes(parties.size());
   std::size_t asked = 0, silent = 0;
   for (std::size_t g = 0; g < at.groups().size() && asked < kMaxSisters; ++g) {
-    if (g == at.group_index() || at.groups()[g].members.size() != at.group().members.size())
+    // A group of the same ranks, such as that of another modality, makes calls of its own.
+    if (at.groups()[g].members.size() != at.group().members.size() ||
+        at.groups()[g].members == at.group().members)
       continue;
     ++asked;
     // A member without a trace may have done otherwise, as the two here do.

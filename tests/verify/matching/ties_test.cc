@@ -133,5 +133,55 @@ TEST(Ties, ARankThatDeviatesFromMostDeviatesInItsPairToo) {
   EXPECT_THAT(said, Not(HasSubstr("culprits=0")));
 }
 
+// The other group of the same two ranks is that of another modality, and no sister: rank 1 left out
+// the first of two calls in the first step, after which it does as in all other steps of both.
+TEST(Ties, AGroupOfTheSameRanksIsNoWitness) {
+  const auto rank = [](bool left_out) {
+    std::string out = "backend nccl; group text_0 0,1; group image_0 0,1; broadcast n=9 root=0; ";
+    for (int s = 0; s < 4; ++s) {
+      const std::string open = fmt::format("at=t.py:6 step={} open; ", s);
+      if (s > 0 || !left_out) out += "all_reduce g=text_0 n=5 what=text.1.weight " + open;
+      out += "all_reduce g=image_0 n=5 what=image.0.weight " + open;
+      out += "all_reduce g=text_0 n=5 what=text.0.weight " + open;
+      out += fmt::format("all_reduce n=2 what=loss at=t.py:8 step={} open; ", s);
+    }
+    return out + "hung";
+  };
+  EXPECT_THAT(judge({rank(false), rank(true)}),
+              HasSubstr("missing-collective error observed culprits=1 group=text_0 seq=0 step=0"));
+}
+
+// Hosts go on over NCCL: what a rank does later shows which of two calls its first round lacks,
+// even if the programs of the two, stages of a pipeline, differ before it.
+TEST(Ties, LaterRoundsShowWhatTheFirstOneLacks) {
+  const std::string start = "backend nccl; broadcast n=9 root=0; ";
+  const std::string first = "send peer=1 n=6; recv peer=1 n=6; ";
+  const std::string second = "recv peer=0 n=6; send peer=0 n=6; ";
+  const std::string norm = "all_reduce n=1 open; ", loss = "all_reduce n=2 open; ";
+  const std::string blocks = start + second + norm + loss + "hung";
+  EXPECT_THAT(judge({start + first + loss + first + norm + loss + "hung", blocks}),
+              HasSubstr("missing-collective error observed culprits=0 group=world seq=1"));
+  // No later round, and later rounds like the first one, in which rank 1 makes one more.
+  EXPECT_THAT(judge({start + first + loss + "hung", blocks}), Not(HasSubstr("culprits")));
+  EXPECT_THAT(judge({start + first + loss + first + loss + "hung", blocks}),
+              Not(HasSubstr("culprits=0 ")));
+}
+
+// How long a row of equal calls was so far does not show whether one more belongs to it.
+TEST(Ties, OneMoreOfARowIsNoHabit) {
+  const std::string start = "backend nccl; broadcast n=9 root=0; all_reduce n=1; all_reduce n=1; ";
+  EXPECT_THAT(judge({start + "barrier open; all_reduce n=1 open; hung",
+                     start + "all_reduce n=1 open; barrier open; hung"}),
+              Not(HasSubstr("culprits")));
+  const std::string gather = "backend nccl; all_gather n=3; all_gather n=4; ";
+  EXPECT_THAT(judge({gather + "reduce_scatter n=8 open; hung",
+                     gather + "all_gather n=4 open; reduce_scatter n=8 open; hung"}),
+              Not(HasSubstr("culprits")));
+  // Where nothing of the sort follows, the barrier is new.
+  EXPECT_THAT(judge({start + "barrier open; hung",
+                     start + "all_reduce n=1 open; all_reduce n=1 open; hung"}),
+              HasSubstr("culprits=0 "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -91,9 +91,19 @@ struct BetweenRounds {
   bool either = false;                    // it may have, or its peer left out a round
 };
 
+// Whether the rank's rounds make the message there. In a first round the past is a part of that
+// round, and what comes later may contradict it: then it is not known.
+Usual is_message_usual(const Context& context, CallRef made) {
+  const Usual usual = is_usual(context.run, context.agreement, made);
+  const bool contradicted =
+      usual == Usual::yes && is_usual_anywhere(context.run, context.agreement, made) == Usual::no;
+  return contradicted ? Usual::unknown : usual;
+}
+
 // Whether the waiting rank left out a collective before the message: its newest rounds make it
-// there, or, in a first round, both ranks have exchanged what belongs before it; and most of the
-// group wait in it, the peer among them; of a pair, the peer, whose rounds make it there, too.
+// there, or it alone is unlike its sisters, or, in a first round, both ranks have exchanged what
+// belongs before it; and most of the group wait in it, the peer among them; of a pair, the peer,
+// whose rounds make it there, too.
 //
 //   rank 0, 1   … recv send reduce   recv send reduce
 //   rank 2      … recv send reduce   recv send            recv      waits for rank 1
@@ -105,9 +115,12 @@ struct BetweenRounds {
 //   rank 1      recv send            recv send reduce               waits for rank 0
 BetweenRounds look_between_rounds(const Context& context, const WaitPoint& message) {
   const CallRef made = waiting_call(context, message.waiting[0]);
-  const Usual is_made_there = is_usual(context.run, context.agreement, made);
+  const bool is_unlike_sisters = ranks_unlike_sisters(context, {&message}) == message.waiting;
+  const Usual is_made_there = is_message_usual(context, made);
   const auto usual = usual_call(context.run, context.agreement, made);
-  if (is_made_there == Usual::yes || (is_made_there == Usual::no && !usual)) return {};
+  const bool past_is_against =
+      is_made_there == Usual::yes || (is_made_there == Usual::no && !usual);
+  if (past_is_against && !is_unlike_sisters) return {};
   const auto lacks = [&](const std::vector<std::uint32_t>& ranks) {
     return std::binary_search(ranks.begin(), ranks.end(), made.rank);
   };
@@ -126,11 +139,13 @@ BetweenRounds look_between_rounds(const Context& context, const WaitPoint& messa
     const trace::GroupId group = context.groups[point.group].group;
     const CallRef of_peer = waiting_call(context, peer);
     const PostedMessages exchanged = exchanged_before(context, made, group);
-    const bool belongs_there =
-        is_made_there == Usual::no
-            ? is_like(context, context.call({made.rank, *usual}), context.call(waiting))
-            : is_whole(exchanged) && is_whole(exchanged_before(context, of_peer, group));
-    if (!belongs_there) continue;
+    const auto belongs_there = [&] {
+      if (is_unlike_sisters) return true;
+      if (is_made_there == Usual::no)
+        return is_like(context, context.call({made.rank, *usual}), context.call(waiting));
+      return is_whole(exchanged) && is_whole(exchanged_before(context, of_peer, group));
+    };
+    if (!belongs_there()) continue;
     if (!lacks(point.missing) && issued_as_many(point.group, peer)) {
       // A message of another kind begins no round.
       out.either |= is_made_there == Usual::unknown &&

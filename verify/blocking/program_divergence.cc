@@ -393,7 +393,7 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
     };
     const bool unusual =
         point.waiting.size() <= idle.size() && knows_its_past(context, waiting) &&
-        is_usual(context.run, context.agreement, {waiting, *common}) == Usual::no &&
+        is_usual_anywhere(context.run, context.agreement, {waiting, *common}) == Usual::no &&
         (same(calls[*common - 1]) || (std::none_of(calls.begin(), calls.begin() + *common, same) &&
                                       goes_on_as_usual(context, {waiting, *common})));
     if (!unusual || ours->calls[point.instance] != *common) return std::nullopt;

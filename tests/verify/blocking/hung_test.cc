@@ -77,5 +77,16 @@ TEST(Hung, NobodyButTheMissingRankIsWaitedFor) {
   EXPECT_EQ(judge_hung(run), "verdict inconclusive");
 }
 
+// Rank 1 stopped after its first step. In the next one, rank 0 makes the call that ended the first
+// one once more; its later steps do so too, so that it is not one too many.
+TEST(Hung, LaterStepsShowThatACallIsNotMadeTwice) {
+  const std::string step = "all_reduce g=text n=5; all_reduce g=image n=5; all_reduce g=text n=5; ";
+  const std::string open =
+      "all_reduce g=text n=5 open; all_reduce g=image n=5 open; all_reduce g=text n=5 open; ";
+  const std::string start = "backend nccl; group text 0,1; group image 0,1; broadcast n=9 root=0; ";
+  EXPECT_THAT(judge({start + step + open + open + "hung", start + step + "hung"}),
+              HasSubstr("culprits=1 "));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -118,10 +118,13 @@ std::optional<std::uint32_t> left_out_by_its_past(const Context& context, std::u
       if (like(i - 1) && is_same_of_program(context.agreement, calls[i], calls[c])) return true;
     return false;
   };
-  const auto end = static_cast<std::uint32_t>(calls.size());
+  // A rank that waits may come to the call afterwards.
+  const bool may_come = context.where.positions[rank].waiting_in() != kNoCall;
+  const auto size = static_cast<std::uint32_t>(calls.size());
+  const std::uint32_t end = may_come ? size - 1 : size;
   for (std::uint32_t c = end; c > 0 && end - c < kLate && !like(c - 1); --c) {
     const std::vector<std::uint32_t> usual = usual_calls(context.run, context.agreement, {rank, c});
-    if (usual.size() == 1 && like(usual[0]) && (c == end || (!like(c) && came_after_it(c))))
+    if (usual.size() == 1 && like(usual[0]) && (c == size || (!like(c) && came_after_it(c))))
       return c;
   }
   return std::nullopt;

@@ -38,8 +38,9 @@ bool is_missing_by_most(const Context& context, const WaitPoint& point);
 
 // Where the rank left out the call by its own past: the index of the call that it issued where its
 // past predicts this one and what it issued came after such a call before, since it last made one
-// like it; the number of its calls where it issued nothing more. Nothing where its past does not
-// show it. Up to 256 searches of a past.
+// like it; the number of its calls where it issued nothing more and does not wait, since a rank
+// that waits may come to the call afterwards. Nothing where its past does not show it. Up to 256
+// searches of a past.
 std::optional<std::uint32_t> left_out_by_its_past(const Context& context, std::uint32_t rank,
                                                   const trace::Call& call);
 

@@ -506,5 +506,23 @@ TEST(Majority, EndsWithinARoundAfterOneWithACheckpoint) {
               HasSubstr("unequal-iterations error observed culprits=1"));
 }
 
+// In its first step, rank 3 makes a call of the branch twice. The others wait in their last call
+// for it: they did not leave out what they have not come to yet.
+TEST(Majority, WhoWaitsMayStillComeToTheCall) {
+  const auto rank = [](bool twice) {
+    std::string out = "backend nccl; group image 0,1,2,3; broadcast n=9 root=0; ";
+    for (int s = 0; s < 3; ++s) {
+      const bool last = s == 2;
+      const std::string branch =
+          fmt::format("all_reduce g=image n=5 what=image.weight{}; ", last && twice ? " open" : "");
+      out += branch + (s == 0 && twice ? branch : "");
+      out += fmt::format("all_reduce n=2 what=loss{}; ", last ? " open" : "");
+    }
+    return out + "hung";
+  };
+  EXPECT_THAT(judge({rank(false), rank(false), rank(false), rank(true)}),
+              HasSubstr("extra-collective error observed culprits=3 group=image"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

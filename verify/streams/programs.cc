@@ -289,10 +289,17 @@ std::optional<ProgramDivergence> most_broke_at(const trace::Run& run, Agreement&
   const Expected expected = expected_of(run, agreement, {a, diverged}, {b, diverged});
   if (expected == Expected::unknown) return std::nullopt;
   const Votes cast = votes(run, agreement, a, b, diverged);
-  // A single rank against so many is the deviant one, whatever its past.
+  // A single rank against so many is the deviant one, unless it goes on with a round that was made
+  // before, and they break it off.
   constexpr std::size_t kFarTooMany = 16;
-  const auto may_be_most = [](std::size_t most, std::size_t few) {
-    return most >= few && (few > 0 || most < kFarTooMany);
+  const bool is_first = expected == Expected::first;
+  const auto breaks_a_round = [&] {
+    const CallRef of_few{is_first ? a : b, diverged}, of_most{is_first ? b : a, diverged};
+    return is_usual(run, agreement, of_few) == Usual::yes &&
+           is_usual(run, agreement, of_most) == Usual::no;
+  };
+  const auto may_be_most = [&](std::size_t most, std::size_t few) {
+    return most >= few && (few > 0 || most < kFarTooMany || breaks_a_round());
   };
   // Local votes come from ranks that took another path before, so they broke with no past here:
   // they may not outvote the others.

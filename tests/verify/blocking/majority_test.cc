@@ -243,6 +243,18 @@ TEST(Majority, OfManyIsNotBlamedByThePastOfOne) {
   EXPECT_THAT(ranks(32), HasSubstr("culprits=4 "));
 }
 
+// But all of them may have skipped the branch in the third of three equal rounds.
+TEST(Majority, OfManyThatBreakOffARoundIsBlamed) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 20; ++r) {
+    const std::string text = "all_reduce n=8; ", loss = "all_reduce n=2; ";
+    ranks.push_back("backend nccl; broadcast n=9 root=0; " +
+                    repeated(text + text + text + loss, 2) + text + text +
+                    (r == 4 ? "all_reduce n=8" : "all_reduce n=2") + " open; hung");
+  }
+  EXPECT_THAT(judgement_of(ranks), HasSubstr("culprits=0-3,5-19 "));
+}
+
 // Layers issue equal calls; how many there are in a row is what tells.
 TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
   const std::string past = repeated("all_reduce n=4; all_reduce n=4; all_reduce n=1; ", 3);

@@ -61,14 +61,20 @@ bool do_counts_tell(const trace::Run& run, Agreement& agreement, std::uint32_t u
   const auto own = counts_of(run, agreement, usual, like, step);
   const auto other = counts_of(run, agreement, deviant, like, step);
   if (!own || !other || own->in_step == other->in_step) return false;
+  std::optional<std::size_t> in_others;
   std::set<std::int32_t> steps;
   for (const StepCounts* const counts : {&*own, &*other}) {
     for (const auto& [number, calls] : counts->calls) {
-      if (calls != own->in_step) return false;
+      if (in_others.value_or(calls) != calls) return false;
+      in_others = calls;
       steps.insert(number);
     }
   }
-  return steps.size() >= kMinSteps && (other->is_whole || other->in_step > own->in_step);
+  if (steps.size() < kMinSteps || other->in_step == *in_others) return false;
+  // A rank that has not come to the end of the step may make the rest of them yet.
+  const bool may_be_usual =
+      own->in_step == *in_others || (!own->is_whole && own->in_step < *in_others);
+  return may_be_usual && (other->is_whole || other->in_step > *in_others);
 }
 
 Expected expected_by_counts(const trace::Run& run, Agreement& agreement, CallRef first,

@@ -17,9 +17,10 @@
 namespace lockstep::verify {
 
 // Whether rank `usual` (an index, as `deviant` is) makes as many calls like `like`, a call of any
-// rank, in its step as both ranks do in their other steps, and `deviant` another number. False
-// where calls lack a step, where fewer than two other steps are known, where these differ from each
-// other, or where `deviant` stopped in that step and may have made more. O(calls of both).
+// rank, in its step as both ranks do in their other steps, or fewer if it may still make the rest,
+// and `deviant` another number. False where calls lack a step, where fewer than two other steps are
+// known, where these differ from each other, or where `deviant` stopped in that step and may have
+// made more. O(calls of both).
 bool do_counts_tell(const trace::Run& run, Agreement& agreement, std::uint32_t usual,
                     std::uint32_t deviant, CallRef like);
 

@@ -42,6 +42,11 @@ TEST(StepCounts, ShowThatMostOfAGroupLeftOutACall) {
   const std::string ended = steps({2, 2, 2, 1}, kClean);
   EXPECT_THAT(judge({steps({2, 2, 2, 2}, kHung, true), ended, ended, ended}),
               HasSubstr("missing-collective error observed culprits=1-3 group=world seq=7 step=3"));
+  // Those that wait have not come to the last call of the step yet.
+  const std::string shorter = steps({4, 4, 4, 2}, kClean);
+  EXPECT_THAT(
+      judge({steps({4, 4, 4, 3}, kHung, true), shorter, shorter, shorter}),
+      HasSubstr("missing-collective error observed culprits=1-3 group=world seq=14 step=3"));
   // The look-alike: one rank made a call more than it does in its other steps.
   const std::string usual = steps({2, 2, 2, 2}, kClean);
   EXPECT_THAT(judge({steps({2, 2, 3, 2}, kHung, true), usual, usual, usual}),

@@ -216,6 +216,10 @@ reports::ExitStatus check_table(const TableCommand& command) {
     return reports::fail({"--machine prices collectives, and the table has training steps",
                           {command.file},
                           "leave it out, or give a table of nccl-tests"});
+  if (!table->collectives.empty() && !command.calibration.empty())
+    return reports::fail({"--calibration prices training steps, and the table has collectives",
+                          {command.file},
+                          "leave it out, or name what they run on with --machine"});
   Result<sim::TableAnswer> answer = predict(command, *table);
   if (!answer) return reports::fail(answer.error());
   keep_only(*answer, command.only);

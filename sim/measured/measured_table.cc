@@ -13,7 +13,10 @@
 
 namespace lockstep::sim {
 
-Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file) {
+namespace {
+
+// Tables without rows, too.
+Result<MeasuredTable> read_table(const std::string& text, const std::string& file) {
   nlohmann::json root;
   try {
     root = nlohmann::json::parse(text);
@@ -43,8 +46,20 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
     return Error{
         fmt::format("the table has more than {} rows", kMaxTableRows), {file}, "give it in parts"};
   if (root.contains("columns") && root["columns"].is_array()) return read_step_columns(root, file);
-  if (root.value("framework", "") == "NeMo") return read_nemo(root, file);
+  TableRow about(root, file);
+  const std::string framework = about.text("framework");
+  if (const Status read = about.status(); !read) return read.error();
+  if (framework == "NeMo") return read_nemo(root, file);
   return read_torchtitan(root, file);
+}
+
+}  // namespace
+
+Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file) {
+  Result<MeasuredTable> table = read_table(text, file);
+  if (table && table->steps.empty() && table->collectives.empty())
+    return Error{"the table has no rows", {file}, "add some, as docs/simulate-workloads.md shows"};
+  return table;
 }
 
 Result<MeasuredTable> load_measured_table(const std::string& path) {

@@ -52,7 +52,7 @@ struct MeasuredTable {
 inline constexpr std::size_t kMaxTableRows = 200'000;
 
 // Parses `text`. Errors, with file and row: not JSON, none of the forms, a missing column, a row of
-// another length, a value that is not a number or out of range, an impossible plan.
+// another length, a value that is not a number or out of range, a misspelt key, an impossible plan.
 Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file);
 
 // Reads and parses the table at `path`, at most 256 MiB. Errors: parse_measured_table()'s; a file

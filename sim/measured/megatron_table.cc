@@ -51,9 +51,8 @@ MeasuredStep vtrain_step(TableRow& row) {
   return step;
 }
 
-MeasuredStep megatron_step(TableRow& row, const json& root) {
-  // "seq" and "vocab" are given once for the whole table.
-  TableRow table(root, row.location());
+// "seq" and "vocab" are given once for the whole table.
+MeasuredStep megatron_step(TableRow& row, TableRow& table) {
   MeasuredStep step;
   set_gpt(step, row.count("layers"), row.count("hidden"), row.count("heads"),
           table.count("vocab", kVocabulary));
@@ -102,10 +101,11 @@ Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::s
       "B sequences of a step, b of a micro-batch, h hidden size, L layers; tensor (t), data (d), "
       "pipeline (p) ranks";
   bool one_node = true;
+  TableRow whole(root, file);
   std::size_t number = 0;
   for (const nlohmann::json& values : root["rows"]) {
     TableRow row(values, columns, fmt::format("{}, row {}", file, ++number));
-    MeasuredStep step = vtrain ? vtrain_step(row) : megatron_step(row, root);
+    MeasuredStep step = vtrain ? vtrain_step(row) : megatron_step(row, whole);
     if (const Status read = row.status(); !read) return read.error();
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
       return Error{
@@ -116,8 +116,8 @@ Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::s
     table.steps.push_back(std::move(step));
   }
   table.machine_type = !vtrain ? "dgx-a100" : one_node ? "a100-node" : "a100-cluster";
-  TableRow whole(root, file);
   const Recompute recompute = recomputed(whole, table.machine_type);
+  whole.refuse_slips();
   if (const Status read = whole.status(); !read) return read.error();
   for (MeasuredStep& step : table.steps) step.plan.recompute = recompute;
   return table;

@@ -80,11 +80,15 @@ Result<MeasuredTable> read_nemo(const nlohmann::json& root, const std::string& f
   table.letters =
       "B sequences of a step, b of a micro-batch; tensor (t), context (c), data (d), pipeline (p) "
       "ranks, x chunks of a stage";
-  table.machine_type = TableRow(root, file).text("machine", "dgx-h100");
+  TableRow whole(root, file);
+  table.machine_type = whole.text("machine", "dgx-h100");
+  whole.refuse_slips();
+  if (const Status read = whole.status(); !read) return read.error();
   std::size_t number = 0;
   for (const nlohmann::json& values : root["rows"]) {
     TableRow row(values, fmt::format("{}, row {}", file, ++number));
     MeasuredStep step = nemo_step(row);
+    row.refuse_slips();
     if (const Status read = row.status(); !read) return read.error();
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
       return Error{

@@ -1,6 +1,7 @@
 #include "sim/measured/table_row.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -17,6 +18,25 @@ using nlohmann::json;
 namespace {
 
 constexpr double kMaxCount = 1 << 30U;
+
+// "MBS", " mbs" and "mbs_" as "mbs".
+std::string letters_of(std::string_view key) {
+  std::string out;
+  for (const char c : key)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// Whether `key` is `known` with a slip. Keys of two or three letters differ by one letter on
+// purpose (tp, cp, ep), so of them only a letter too many or too few at the end counts.
+bool is_slip_of(std::string_view key, std::string_view known) {
+  const std::string given = letters_of(key), meant = letters_of(known);
+  if (given == meant) return true;
+  if (given.size() > 3 && meant.size() > 3) return edit_distance(given, meant) == 1;
+  return given.size() > 1 && meant.size() > 1 && edit_distance(given, meant) == 1 &&
+         (given.starts_with(meant) || meant.starts_with(given));
+}
 
 }  // namespace
 
@@ -41,6 +61,7 @@ void TableRow::refuse(std::string message, std::string fix) {
 const json* TableRow::find(std::string_view name) const {
   if (wrong_) return nullptr;
   if (columns_ == nullptr) {
+    asked_.emplace(name);
     const auto it = row_.find(name);
     return it == row_.end() ? nullptr : &*it;
   }
@@ -63,6 +84,17 @@ std::size_t TableRow::one_of(std::string_view name, const std::vector<std::strin
 Recompute TableRow::recompute(std::string_view name, std::string_view otherwise) {
   return static_cast<Recompute>(
       one_of(name, {kRecomputeNames.begin(), kRecomputeNames.end()}, otherwise));
+}
+
+void TableRow::refuse_slips() {
+  if (wrong_ || columns_ != nullptr) return;
+  for (const auto& [key, value] : row_.items()) {
+    if (asked_.contains(key)) continue;
+    for (const std::string& known : asked_)
+      if (!row_.contains(known) && is_slip_of(key, known))
+        return refuse(fmt::format("unknown key \"{}\"", printable(key)),
+                      fmt::format("did you mean \"{}\"?", known));
+  }
 }
 
 bool TableRow::has(std::string_view name) const { return find(name) != nullptr; }

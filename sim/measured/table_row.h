@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +39,11 @@ class TableRow {
   Recompute recompute(std::string_view name, std::string_view otherwise);
   bool has(std::string_view name) const;
 
+  // Refuses a key of an object that nobody asked for and that is one letter from a key that was
+  // asked for and is not there: a slip, for which a default would be taken in silence. Other keys
+  // are the table's own. To be called after all values were taken.
+  void refuse_slips();
+
   Status status() const { return wrong_ ? Status(*wrong_) : Status::ok(); }
   const std::string& location() const { return location_; }
   void refuse(std::string message, std::string fix);
@@ -45,6 +52,7 @@ class TableRow {
   const nlohmann::json* find(std::string_view name) const;
 
   const nlohmann::json& row_;
+  mutable std::set<std::string, std::less<>> asked_;  // of an object: keys that find() looked for
   const nlohmann::json* columns_ = nullptr;
   std::string location_;  // "table.json, row 3"
   std::optional<Error> wrong_;

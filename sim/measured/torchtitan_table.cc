@@ -84,6 +84,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
       row.count("gpus"), plan.sequence, row.count("local_batch"), plan.tensor, plan.context,
       plan.data, plan.pipeline, plan.chunks > 1 ? " x 2" : "", plan.compiled ? ", compiled" : "",
       plan.fp8 ? ", fp8" : "", plan.overlapped_tensor ? ", async" : "");
+  row.refuse_slips();
   if (const Status read = row.status(); !read) return read.error();
   if (const Status can_be = check_workload(step.model, plan); !can_be)
     return Error{
@@ -106,7 +107,10 @@ Result<MeasuredTable> read_torchtitan(const nlohmann::json& root, const std::str
   table.letters =
       "b sequences of a step on each data-parallel rank; tensor (t), context (c), data (d), "
       "pipeline (p) ranks, x chunks of a stage";
-  const std::string hardware = TableRow(root, file).text("hardware");
+  TableRow whole(root, file);
+  const std::string hardware = whole.text("hardware");
+  whole.refuse_slips();
+  if (const Status read = whole.status(); !read) return read.error();
   table.machine_type = hardware.find("H200") != std::string::npos ? "h200-cluster" : "h100-cluster";
   std::size_t number = 0;
   for (const nlohmann::json& values : root["rows"]) {

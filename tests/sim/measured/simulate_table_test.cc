@@ -121,7 +121,7 @@ TEST_F(SimulateTable, CutsNoLabel) {
 }
 
 TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
-  const std::vector<std::pair<std::string, std::string>> refusals = {
+  std::vector<std::pair<std::string, std::string>> refusals = {
       {"{", "is not JSON"},
       {"[]", "not one of the known tables"},
       {R"json({"columns":["x"],"rows":[]})json", "name no measured time"},
@@ -145,6 +145,21 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
       {R"json({"columns":["bytes","time_oop_us"],"machines":{"moon":{"8":[[1,2]]}}})json",
        "has measurements of \"moon\""},
   };
+  // What is read once for the whole table is checked as the rows are.
+  const auto megatron = [](const std::string& about) {
+    return "{" + about + R"json(,"columns":["heads","hidden","layers","tp","pp","gpus","batch",
+        "iteration_s_derived"],"rows":[[24,2304,24,1,1,32,512,3.5]]})json";
+  };
+  refusals.insert(
+      refusals.end(),
+      {{R"json({"framework":true,"rows":[]})json", "\"framework\" is not a text"},
+       {R"json({"framework":"NeMo","machine":["dgx-h100"],"rows":[]})json",
+        "\"machine\" is not a text"},
+       {R"json({"hardware":8,"rows":[]})json", "\"hardware\" is not a text"},
+       {megatron(R"("vocab":"many")"), "\"vocab\" is not a number"},
+       {megatron(R"("vocb":51200)"), "unknown key \"vocb\""},
+       {R"json({"columns":["bytes","time_oop_us"],"machines":{}})json", "the table has no rows"},
+       {R"json({"framework":"NeMo","rows":[]})json", "the table has no rows"}});
   for (const auto& [text, message] : refusals) {
     const cli::Outcome outcome = cli::run_lockstep({"calibrate", "check", file("bad.json", text)});
     EXPECT_EQ(outcome.status, 2) << text;
@@ -156,6 +171,40 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
     EXPECT_EQ(
         cli::run_lockstep({"calibrate", "check", file("cut.json", whole.substr(0, cut))}).status,
         2);
+}
+
+// A slip in a key would be a default in silence. A table's own keys are not.
+TEST_F(SimulateTable, RefusesMisspeltKeys) {
+  const auto nemo = [&](const std::string& more) {
+    return cli::run_lockstep(
+        {"calibrate", "check",
+         file("nemo.json", R"json({"framework":"NeMo","source":"ours","rows":[{"model":"llama3-8b",
+              "gpus":8,"tp":1,"pp":1,"gbs":8,"seq":8192,"step_s":1,)json" +
+                               more + "}]}")});
+  };
+  for (const auto& [slip, meant] : std::vector<std::pair<std::string, std::string>>{
+           {R"("mb":2)", "mbs"},
+           {R"("MBS":2)", "mbs"},
+           {R"("mbs_":2)", "mbs"},
+           {R"("dtpe":"fp8")", "dtype"},
+           {R"("layer":8)", "layers"},
+           {R"("tensor-calls":"exposed")", "tensor_calls"}}) {
+    const cli::Outcome outcome = nemo(slip);
+    EXPECT_EQ(outcome.status, 2) << slip;
+    EXPECT_THAT(outcome.err, HasSubstr("row 1: unknown key")) << slip;
+    EXPECT_THAT(outcome.err, HasSubstr("did you mean \"" + meant + "\"?")) << slip;
+  }
+  // Others that a table may well have, also beside the key that they resemble.
+  EXPECT_EQ(nemo(R"("ep":1,"dp":8,"system":"DGX","tps":3,"mbs":1,"mbs2":7)").status, 0);
+}
+
+TEST_F(SimulateTable, TakesNoCalibrationForCollectives) {
+  const std::string path = file("n.json", R"json({"columns":["bytes","time_oop_ns"],
+    "machines":{"a100":{"8":[[3145728,92580]]}}})json");
+  const cli::Outcome outcome =
+      cli::run_lockstep({"calibrate", "check", path, "--calibration", "dgx-h100"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the table has collectives"));
 }
 
 // vTrain's rows do not say what was recomputed: nothing in its table of one node, everything in

@@ -281,8 +281,20 @@ bool is_plan(const std::string& text) {
   return document && document->value.is_object() && document->value.contains("plan");
 }
 
+Status check_float8(const CostParameters& calibration) {
+  if (!calibration.nccl || calibration.nccl->gpu >= GpuGeneration::hopper) return Status::ok();
+  return Error{
+      fmt::format(
+          "dtype: float8 on GPUs of the generation {} (nccl.gpu), which multiply in 16 bits",
+          calibration.nccl->gpu == GpuGeneration::volta ? "volta" : "ampere"),
+      {},
+      "write dtype: bfloat16, or take machines of the generation hopper or later"};
+}
+
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration) {
   CostParameters out = calibration;
+  if (plan.plan.fp8)
+    if (const Status can = check_float8(calibration); !can) return can.error();
   if (plan.gpus_per_node) out.ranks_per_node = *plan.gpus_per_node;
   const std::int64_t gpus = plan.plan.ranks();
   const std::int64_t each = out.ranks_per_node;

@@ -60,8 +60,12 @@ Result<PlanFile> read_plan(const YamlDocument& document);
 // True if `text` is meant as a plan: it has the key "plan".
 bool is_plan(const std::string& text);
 
+// Whether the machines multiply in 8 bits, as far as their file says of which generation they are:
+// Hopper was NVIDIA's first. An error if they do not.
+Status check_float8(const CostParameters& calibration);
+
 // The cost parameters of the plan's machines: the calibration's, with the plan's gpus_per_node.
-// Errors: GPUs that do not fill several nodes.
+// Errors: GPUs that do not fill several nodes; check_float8()'s.
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration);
 
 // The JSON Schema of plan files, plan.schema.json. plan_file.cc checks how their values fit

@@ -191,6 +191,11 @@ TEST_F(SimulateTowers, WhatIsWrongIsAnsweredWithItsPlace) {
   const cli::Outcome set = simulate({"--set", "encoders.0.tensor=7"});
   EXPECT_EQ(set.status, 2);
   EXPECT_THAT(set.err, HasSubstr("do not divide by tensor 7"));
+  // An A100 multiplies in 16 bits, also an encoder's.
+  const cli::Outcome in_8_bits =
+      simulate({"--set", "encoders.0.dtype=float8", "--calibration", "a100-cluster"});
+  EXPECT_EQ(in_8_bits.status, 2);
+  EXPECT_THAT(in_8_bits.err, HasSubstr("dtype: float8 on GPUs of the generation ampere"));
 }
 
 TEST_F(SimulateTowers, AManifestIsReadNextToThePlan) {

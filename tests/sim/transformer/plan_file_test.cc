@@ -299,5 +299,25 @@ TEST(PlanCost, NodesAreFilled) {
               HasSubstr("64 GPUs do not fill the nodes of 12"));
 }
 
+// An A100 would be 1.6 times as fast as it can be, with an MFU above 100 %.
+TEST(PlanCost, OnlyGpusFromHopperOnMultiplyIn8Bits) {
+  PlanFile file = parsed_plan(kPlanText);
+  file.plan.fp8 = true;
+  CostParameters machine;
+  EXPECT_TRUE(plan_cost(file, machine));  // of no known generation
+  machine.nccl = NcclTuning{};
+  for (const auto& [gpu, can] : {std::pair{GpuGeneration::volta, false},
+                                 {GpuGeneration::ampere, false},
+                                 {GpuGeneration::hopper, true},
+                                 {GpuGeneration::blackwell, true}}) {
+    machine.nccl->gpu = gpu;
+    EXPECT_EQ(static_cast<bool>(plan_cost(file, machine)), can);
+  }
+  machine.nccl->gpu = GpuGeneration::ampere;
+  EXPECT_THAT(plan_cost(file, machine).error().message, HasSubstr("dtype: float8"));
+  file.plan.fp8 = false;
+  EXPECT_TRUE(plan_cost(file, machine));
+}
+
 }  // namespace
 }  // namespace lockstep::sim

@@ -215,6 +215,7 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
                  "network/rails: 4 ranks of a node do not divide into 8 rails");
   expect_refused({"--set", "tensor=2", "--set", "tensor=4"}, "given twice");
   expect_refused({"--calibration", "h300"}, "h300");
+  expect_refused({"--set", "dtype=float8"}, "GPUs of the generation ampere");
   expect_refused({"--output", "xml=-"}, "text, json, csv and html");
   expect_refused({}, "p.yaml:1:1", "lockstep: 1\n");
   expect_refused({}, "p.yaml", "plan: 1\nname: [\n");

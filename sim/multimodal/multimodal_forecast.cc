@@ -117,12 +117,10 @@ std::vector<std::string> MultimodalForecast::basis() const {
                       "each micro-batch as slow as the slowest",
                       printable(tower.name)));
   }
-  if (plan.llm.plan.sharding == Sharding::zero1 || plan.llm.plan.sharding == Sharding::zero2)
-    out.emplace_back(
-        plan.overlapped_gradients || plan.llm.plan.overlapped_gradients
-            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step used it"
-            : "no measured step used ZeRO-1 or ZeRO-2 without overlap: they change the memory and "
-              "the optimizer's time, but not the exchange");
+  if (const std::string zero = zero_basis(
+          plan.llm.plan.sharding, plan.overlapped_gradients || plan.llm.plan.overlapped_gradients);
+      !zero.empty())
+    out.push_back(zero);
   if (plan.llm_frozen)
     out.emplace_back("a frozen LLM takes half of its backward products, for the input's gradients");
   if (goodput)

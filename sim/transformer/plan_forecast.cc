@@ -1,6 +1,7 @@
 #include "sim/transformer/plan_forecast.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -206,13 +207,23 @@ std::vector<std::string> PlanForecast::basis() const {
     out.emplace_back(
         "goodput: GPUs fail independently at a constant rate; a failure loses the work since the "
         "last checkpoint (Daly 2006)");
-  if (p.sharding == Sharding::zero1 || p.sharding == Sharding::zero2)
-    out.emplace_back(
-        p.overlapped_gradients
-            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step used it"
-            : "no measured step used ZeRO-1 or ZeRO-2 without overlap: they change the memory and "
-              "the optimizer's time, but not the exchange");
+  if (std::string zero = zero_basis(p.sharding, p.overlapped_gradients); !zero.empty())
+    out.push_back(std::move(zero));
   return out;
+}
+
+std::string zero_basis(Sharding sharding, bool overlapped) {
+  const bool zero2 = sharding == Sharding::zero2;
+  if (sharding != Sharding::zero1 && !zero2) return {};
+  // Steps with ZeRO-1 and overlap were measured.
+  if (overlapped)
+    return zero2 ? "ZeRO-2 exchanges gradients once a step, as ZeRO-1 does, though it keeps a part "
+                   "of them only: no measured step used it"
+                 : "";
+  return fmt::format(
+      "no measured step used {} without overlap: it changes the memory and the optimizer's time, "
+      "but not the exchange",
+      zero2 ? "ZeRO-2" : "ZeRO-1");
 }
 
 std::string interval_basis(const Calibration& calibration) {

@@ -78,6 +78,17 @@ TEST_F(SimulatePlan, TheTitleSaysWhatWasSet) {
   EXPECT_FALSE(json({}).contains("settings"));
 }
 
+// A step with ZeRO-1 and overlap was measured; what is said of ZeRO-2 is said where it is used.
+TEST_F(SimulatePlan, SaysWhatZeroRestsOnWhereItIsUsed) {
+  const auto zero = [&](const std::string& stage, const std::string& overlap) {
+    return simulate({"--set", "zero=" + stage, "--set", "overlap.gradients=" + overlap}).out;
+  };
+  EXPECT_THAT(zero("1", "true"), testing::Not(HasSubstr("no measured step used")));
+  EXPECT_THAT(zero("2", "true"), HasSubstr("ZeRO-2 exchanges gradients once a step"));
+  EXPECT_THAT(zero("1", "false"), HasSubstr("no measured step used ZeRO-1 without overlap"));
+  EXPECT_THAT(zero("0", "true"), testing::Not(HasSubstr("ZeRO-")));
+}
+
 TEST_F(SimulatePlan, FilesOfOtherKindsAreCalledThat) {
   expect_refused({}, "this is a scenario, not a plan", "lockstep: 1\nname: job\n");
   expect_refused({}, "this is a sweep file, not a plan", "sweep: 1\nplan: p.yaml\n");

@@ -50,8 +50,9 @@ std::string tower_text(const sim::EncoderTower& tower) {
                          p.tensor, p.pipeline, p.data);
       break;
   }
-  return out + fmt::format(", ZeRO {}; {} input tokens are one of the LLM",
-                           static_cast<int>(p.sharding), tower.merge);
+  return out + fmt::format(", ZeRO {}; {} one of the LLM", static_cast<int>(p.sharding),
+                           tower.merge == 1 ? "an input token is"
+                                            : fmt::format("{} input tokens are", tower.merge));
 }
 
 std::string llm_text(const MultimodalForecast& f) {
@@ -67,12 +68,12 @@ std::string llm_text(const MultimodalForecast& f) {
 
 std::string data_text(const MultimodalForecast& f) {
   const sim::TrainingPlan& p = f.plan.llm.plan;
-  std::string out = fmt::format(
-      "{} sequences of {} tokens, {} ({} samples), {} micro-batches of {} on each replica; {}",
-      number_text(static_cast<double>(p.global_batch)),
-      number_text(static_cast<double>(p.sequence)), sim::filling_name(f.plan.data.filling),
-      number_text(f.samples_per_step), p.micro_batches(), p.micro_batch,
-      sim::arrangement_name(f.plan.data.arrangement));
+  std::string out =
+      fmt::format("{} of {} tokens, {} ({} samples), {} of {} on each replica; {}",
+                  plural(p.global_batch, "sequence"), number_text(static_cast<double>(p.sequence)),
+                  sim::filling_name(f.plan.data.filling), number_text(f.samples_per_step),
+                  plural(p.micro_batches(), "micro-batch", "micro-batches"), p.micro_batch,
+                  sim::arrangement_name(f.plan.data.arrangement));
   for (const MultimodalForecast::ItemFigures& item : f.items)
     out += fmt::format("; {} {} of {} tokens on average, at most {}", number_text(item.per_step),
                        item.kind == "audio" ? "audio clips" : fmt::format("{}s", item.kind),
@@ -91,7 +92,12 @@ std::vector<NamedFigure> description(const MultimodalForecast& f) {
 }
 
 std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
-  std::vector<NamedFigure> out = {{"step time", step_time_text(f.seconds, f.range)}};
+  std::vector<NamedFigure> out;
+  // First, since the times are those of steps that do not hang.
+  if (f.divergence)
+    out.push_back({"can hang", fmt::format("in {} of the steps (modality-divergence, below)",
+                                           percent(f.divergence->probability))});
+  out.push_back({"step time", step_time_text(f.seconds, f.range)});
   if (f.longest > f.shortest)
     out.push_back(
         {"drawn steps", fmt::format("{} to {}, by what their batches hold",
@@ -131,7 +137,9 @@ std::string places_text(const MultimodalForecast& f, std::size_t width) {
   Table table(columns({"place"}, {"GPUs", "layers", "micro-batch", "busy", "encodes", "memory"}));
   for (std::size_t p = 0; p < std::min(f.places.size(), kMaxStagesShown); ++p) {
     const sim::PlaceFigures& place = f.places[p];
-    table.add({place.name, std::to_string(place.gpus), number_text(place.layers),
+    // Of the LLM: a stage of an encoder alone has none.
+    table.add({place.name, std::to_string(place.gpus),
+               place.layers == 0 ? "-" : number_text(place.layers),
                duration_text(place.micro_batch), percent(place.busy), percent(place.encoding),
                bytes_text(f.memory[p].total())});
   }
@@ -162,7 +170,10 @@ std::string tower_memory_text(const MultimodalForecast& f, std::size_t width) {
 
 // The same job with one change each, best first: what is common to the text and the page.
 Table alternatives_table(const MultimodalResult& result, bool with_notes) {
-  Table table(columns({"change"}, {"tokens/s", "step", "MFU", "lost", "memory"}, {""}));
+  std::vector<Column> header =
+      columns({"change"}, {"tokens/s", "step", "MFU", "lost", "memory"}, {""});
+  header.front().wrapped = true;
+  Table table(std::move(header));
   for (const sim::Alternative& row : result.alternatives) {
     if (!row.refused.empty()) {
       table.add({row.change, "", "", "", "", "",
@@ -170,7 +181,9 @@ Table alternatives_table(const MultimodalResult& result, bool with_notes) {
       continue;
     }
     // The text has room for a mark, explained below the table; the page has room for the sentence.
-    const std::string note = !with_notes                ? (row.fits ? "" : "!")
+    const std::string mark =
+        fmt::format("{}{}", row.fits ? "" : "!", row.hang_probability > 0 ? "h" : "");
+    const std::string note = !with_notes                ? mark
                              : row.hang_probability > 0 ? fmt::format("hangs in {} of the steps",
                                                                       percent(row.hang_probability))
                              : row.fits                 ? ""
@@ -184,7 +197,8 @@ Table alternatives_table(const MultimodalResult& result, bool with_notes) {
 std::string alternatives_text(const MultimodalResult& result, std::size_t width) {
   if (result.alternatives.empty()) return {};
   std::string out = fmt::format(
-      "\nthe same job, with one change each, best first\n{}  !: does not fit; -: refused\n",
+      "\nthe same job, with one change each, best first\n{}  !: does not fit; h: hangs; -: "
+      "refused\n",
       alternatives_table(result, false).text(width, 2));
   const auto line = [&](const std::string& change, const std::string& what) {
     out += fmt::format(
@@ -355,7 +369,7 @@ std::string multimodal_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   std::vector<NamedFigure> headlines = tower_headlines(f);
   if (f.need.gpu) headlines.push_back({"", fit_text(f.need, printable(f.memory[f.fullest].name))});
-  headlines.push_back({"reason", f.reason()});
+  headlines.push_back({"reason", f.reason(result.alternatives)});
   const std::vector<sim::ForecastPart> path = shortened(step_path(result.picture));
   return fmt::format(
       "{}\n\n{}\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\n"
@@ -397,7 +411,7 @@ std::string multimodal_json(const MultimodalResult& result) {
                  {"unequal_batches", f.lost.unequal_batches},
                  {"stragglers", f.lost.stragglers},
                  {"within_group", f.lost.within_group}};
-  out["reason"] = f.reason();
+  out["reason"] = f.reason(result.alternatives);
   out["items"] = Json::array();
   for (const MultimodalForecast::ItemFigures& item : f.items)
     out["items"].push_back({{"kind", item.kind},
@@ -457,7 +471,8 @@ std::string multimodal_html(const MultimodalResult& result) {
   return html::result_page(
       "plan", plan_title(f.plan.llm),
       html::figures(tower_headlines(f)) +
-          html::element("p", "caption", fmt::format("{}.", html::sentence(f.reason()))),
+          html::element("p", "caption",
+                        fmt::format("{}.", html::sentence(f.reason(result.alternatives)))),
       html::card("This plan can hang", hang_html(f)) +
           (result.hang ? html::finding_sections(result.hang->report, result.hang->run) : "") +
           step_card(result.picture, "The slowest pipeline of the first step: ") +

@@ -132,32 +132,71 @@ std::vector<std::string> MultimodalForecast::basis() const {
   return out;
 }
 
-std::string MultimodalForecast::reason() const {
+std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) const {
   struct Loss {
     double share;
-    std::string words;
+    std::string to, remedy, effect;
+    std::vector<std::string>
+        changes;  // parts of the names of those that are the remedy; empty: none
   };
-  std::vector<Loss> losses = {
-      {lost.bubble, "the pipeline's bubble; more micro-batches or fewer stages make it smaller"},
+  const double exchange = exchange_seconds / seconds;
+  const std::vector<Loss> losses = {
+      {lost.bubble,
+       "the pipeline's bubble",
+       "more micro-batches or fewer stages",
+       "make it smaller",
+       {}},
       {lost.unequal_stages,
-       "stages of unequal work; pipeline.split: balanced, or another place for the encoders, "
-       "evens them out"},
+       "stages of unequal work",
+       "pipeline.split: balanced, or another place for the encoders,",
+       "evens them out",
+       {"pipeline.split: balanced", " on: "}},
       {lost.unequal_batches,
-       "micro-batches of unequal work; data.arrange: reordered or balanced evens them out"},
+       "micro-batches of unequal work",
+       "data.arrange: reordered or balanced",
+       "evens them out",
+       {"data.arrange: "}},
       {lost.stragglers,
-       "replicas that wait for the one with the most work; data.arrange: balanced evens them out"},
+       "replicas that wait for the one with the most work",
+       "data.arrange: balanced",
+       "evens them out",
+       {"data.arrange: balanced"}},
       {lost.within_group,
-       "ranks of a group that wait for the one with the largest items; data.arrange: reordered "
-       "evens them out"},
-      {exchange_seconds / seconds,
-       plan.overlapped_gradients
-           ? "exchanging parameters and gradients for longer than the tasks hide; larger batches "
-             "or gradient_dtype: bfloat16 make it a smaller share"
-           : "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
+       "ranks of a group that wait for the one with the largest items",
+       "data.arrange: reordered",
+       "evens them out",
+       {"data.arrange: reordered"}},
+      plan.overlapped_gradients
+          ? Loss{exchange,
+                 "exchanging parameters and gradients for longer than the tasks hide",
+                 "larger batches or gradient_dtype: bfloat16",
+                 "make it a smaller share",
+                 {}}
+          : Loss{exchange,
+                 "gradients summed after the backward pass",
+                 "overlap_gradients: true",
+                 "hides most of it",
+                 {"overlap_gradients: true"}}};
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
   if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
-  return fmt::format("most is lost to {} ({} of the GPUs' time)", most->words,
+  const auto is_remedy = [&](const Alternative& one) {
+    return one.refused.empty() &&
+           std::any_of(most->changes.begin(), most->changes.end(), [&](const std::string& part) {
+             return one.change.find(part) != std::string::npos;
+           });
+  };
+  // How sequences are packed makes a difference, too: a change that gives less is no remedy.
+  constexpr double kWorthIt = 1.005;
+  const auto helps = [&](const Alternative& one) {
+    return is_remedy(one) && one.tokens_per_second > kWorthIt * tokens_per_second;
+  };
+  std::string advice;
+  if (most->changes.empty() || std::any_of(tried.begin(), tried.end(), helps))
+    advice = fmt::format("; {} {}", most->remedy, most->effect);
+  else if (std::any_of(tried.begin(), tried.end(), is_remedy))
+    advice = fmt::format("; {} gives no more tokens/s here", most->remedy);
+  return fmt::format("most is lost to {}{} ({} of the GPUs' time)", most->to, advice,
                      percent(most->share));
 }
 

@@ -53,6 +53,16 @@ struct PlaceMemory {
   double total() const;
 };
 
+// The same job planned in another way, one change each: how sequences are arranged and filled,
+// where encoders run, how they are cut.
+struct Alternative {
+  std::string change;
+  std::string refused;  // why it cannot be; empty: it can
+  double seconds = 0, mfu = 0, lost = 0, memory_bytes = 0, tokens_per_second = 0;
+  bool fits = true;
+  double hang_probability = 0;  // per step
+};
+
 struct MultimodalForecast {
   MultimodalPlan plan;
   Calibration calibration;  // with the plan's gpus_per_node
@@ -82,7 +92,9 @@ struct MultimodalForecast {
   std::optional<PlanForecast::Goodput> goodput;  // if the plan says how often GPUs fail
 
   std::vector<std::string> basis() const;
-  std::string reason() const;  // what costs the most, and what would help, in a sentence
+  // What costs the most, and what would help, in a sentence. A change is advised only if it is
+  // among those `tried`, and gives more tokens per second.
+  std::string reason(const std::vector<Alternative>& tried) const;
 };
 
 // Errors: predict_step()'s, and draw_sequences()'s.
@@ -96,15 +108,6 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
 // The first step, run once more; its slowest pipeline, by place. Errors: forecast_towers()'s.
 Result<StepPicture> draw_step(const MultimodalForecast& forecast);
 
-// The same job planned in another way, one change each: how sequences are arranged and filled,
-// where encoders run, how they are cut.
-struct Alternative {
-  std::string change;
-  std::string refused;  // why it cannot be; empty: it can
-  double seconds = 0, mfu = 0, lost = 0, memory_bytes = 0, tokens_per_second = 0;
-  bool fits = true;
-  double hang_probability = 0;  // per step
-};
 // Best first: by tokens per second, those that fit and cannot hang before others.
 std::vector<Alternative> alternatives(const MultimodalForecast& forecast);
 

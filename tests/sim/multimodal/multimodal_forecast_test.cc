@@ -396,6 +396,32 @@ TEST(Towers, AlternativesAreForecastsOfChangedPlans) {
   }
 }
 
+// The reason names a remedy that was tried, and what came of it.
+TEST(Towers, AdviceIsWhatHelpedWhereItWasTried) {
+  MultimodalForecast f = forecast(top() + encoder("tensor: 4") + images("1", "256"));
+  f.lost = {};
+  f.lost.stragglers = 0.2;
+  f.exchange_seconds = 0;
+  const auto tried = [&](const std::string& change, double times) {
+    Alternative out;
+    out.change = change;
+    out.tokens_per_second = times * f.tokens_per_second;
+    return std::vector<Alternative>{out};
+  };
+  const std::string lost = "most is lost to replicas that wait for the one with the most work";
+  EXPECT_EQ(f.reason(tried("data.arrange: balanced", 1.2)),
+            lost + "; data.arrange: balanced evens them out (20 % of the GPUs' time)");
+  EXPECT_EQ(f.reason(tried("data.arrange: balanced", 1)),
+            lost + "; data.arrange: balanced gives no more tokens/s here (20 % of the GPUs' time)");
+  EXPECT_EQ(f.reason(tried("data.sequences: packed", 2)), lost + " (20 % of the GPUs' time)");
+  std::vector<Alternative> refused = tried("data.arrange: balanced", 2);
+  refused.front().refused = "too many";
+  EXPECT_EQ(f.reason(refused), lost + " (20 % of the GPUs' time)");
+  // What no change covers is advised as it is.
+  f.lost.bubble = 0.3;
+  EXPECT_THAT(f.reason({}), HasSubstr("more micro-batches or fewer stages make it smaller"));
+}
+
 // They share what they draw and deal; each is as if forecast alone.
 TEST(Towers, AlternativesAreAsIfForecastAlone) {
   const std::string text =

@@ -170,6 +170,11 @@ TEST_F(SimulateTowers, APlanThatCanHangEndsWithFindings) {
   EXPECT_EQ(outcome.status, 1) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("ERROR modality-divergence"),
                                  HasSubstr("without_items: dummy"), HasSubstr("no hang")));
+  // Before the step time, which is that of steps that end; other plans that hang are marked.
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("\ncan hang +in [0-9.]+ % of the steps"));
+  EXPECT_LT(outcome.out.find("\ncan hang"), outcome.out.find("\nstep time"));
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("\n  as planned .* h\n"));
+  EXPECT_THAT(simulate({}).out, Not(HasSubstr("can hang")));
   // The page has the finding with its picture, and not the text in one line.
   const std::string page = simulate({"--set", "encoders.0.zero=3", "--set",
                                      "data.image.per_sample={poisson: 0.3}", "--output", "html=-"})

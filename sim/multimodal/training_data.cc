@@ -228,10 +228,16 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
         return manifest_error(file, number,
                               fmt::format(R"(unknown key "{}"; {})", printable(key), meant));
     }
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const std::string& key) { return object.contains(key); }))
+      return manifest_error(file, number,
+                            fmt::format("this sample has none of {}", join_and(known)));
     DataSample sample;
     if (object.contains("text")) {
       if (!is_size(object["text"]))
-        return manifest_error(file, number, R"("text" is not a number of tokens)");
+        return manifest_error(file, number,
+                              fmt::format(R"("text" is not a whole number of tokens, 0 to {})",
+                                          Distribution::kMaxDrawn));
       sample.text = object["text"];
     }
     for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
@@ -239,8 +245,10 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
       if (!object.contains(key)) continue;
       const nlohmann::json& sizes = object[key];
       if (!sizes.is_array() || !std::all_of(sizes.begin(), sizes.end(), is_size))
-        return manifest_error(file, number,
-                              fmt::format(R"("{}" is not a list of sizes in input tokens)", key));
+        return manifest_error(
+            file, number,
+            fmt::format(R"("{}" is not a list of sizes in input tokens, each 0 to {})", key,
+                        Distribution::kMaxDrawn));
       for (const nlohmann::json& size : sizes)
         if (size > 0) sample.items[kind].push_back(size);
     }

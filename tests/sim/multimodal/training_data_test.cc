@@ -191,10 +191,14 @@ TEST(Manifests, NameTheLineThatIsWrong) {
   EXPECT_EQ((*read)[0].items[kImage], std::vector<std::int32_t>{16});
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
            {"{\"text\": 3}\n[1]\n", "not a JSON object"},
-           {"{}\n{\"text\": -1}", "not a number of tokens"},
-           {"{}\n{\"image\": 5}", "not a list"},
-           {"{\"id\": 7}\n{\"images\": [5]}", "unknown key \"images\"; did you mean \"image\"?"},
-           {"{}\n{\"image\": [1e99]}", "not a list"}}) {
+           {"{\"text\": 0}\n{\"text\": -1}", "not a whole number of tokens"},
+           {"{\"text\": 0}\n{\"image\": 5}", "not a list"},
+           {"{\"id\": 7, \"text\": 1}\n{\"images\": [5]}",
+            "unknown key \"images\"; did you mean \"image\"?"},
+           // Its text would be missed, and it would count as a sample of nothing.
+           {"{\"text\": 0}\n{\"tokens\": 312}", "this sample has none of text, image"},
+           {"{\"text\": 0}\n{}", "this sample has none of text, image"},
+           {"{\"text\": 0}\n{\"image\": [1e99]}", "not a list"}}) {
     const auto bad = parse_manifest(text, "m");
     ASSERT_FALSE(bad) << text;
     EXPECT_EQ(bad.error().location.line, 2);

@@ -1,7 +1,9 @@
 // lockstep simulate WHAT: predicts how long things take, on machines that are not at hand.
 #include "cli/cmd_simulate.h"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -53,6 +55,14 @@ Status check_simulation_output(const SimulationOutput& output) {
   const auto targets = reports::parse_output_targets(output.outputs, output.forms);
   if (!targets) return targets.error();
   return Status::ok();
+}
+
+Status check_traces_folder(const std::string& folder) {
+  std::error_code missing;
+  if (folder.empty() || !std::filesystem::is_directory(folder, missing) ||
+      std::filesystem::is_empty(folder, missing))
+    return Status::ok();
+  return Error{"--traces: this folder is not empty", {folder}, "name a new one"};
 }
 
 reports::ExitStatus write_simulation(const reports::OutputContent& content,

@@ -40,6 +40,11 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output);
 // output.
 Status check_simulation_output(const SimulationOutput& output);
 
+// Call it before the work starts. Errors: `folder` (of --traces; empty: none is asked for) is not
+// empty. Traces of another job that were left there, or the ones that are simulated, would be mixed
+// with what is written.
+Status check_traces_folder(const std::string& folder);
+
 // Prints the text and writes every --output, as write_targets() does. Returns `status`, or that of
 // an error in writing, which it reports.
 reports::ExitStatus write_simulation(const reports::OutputContent& content,

@@ -1,6 +1,7 @@
 // lockstep simulate trace: runs the program that traces hold on a simulated clock. If it gets stuck
 // there, the verifier explains that as it would explain a real hang.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -133,15 +134,15 @@ Result<sim::Machine::Slow> parse_slow(const std::string& text) {
   return sim::Machine::Slow{*first, *last, *factor};
 }
 
-Result<sim::Machine> machine_of(const TraceCommand& command) {
-  Result<sim::Machine> machine = links_of(command);
-  if (!machine) return machine;
+// Every --slow.
+Result<std::vector<sim::Machine::Slow>> slow_ranks(const TraceCommand& command) {
+  std::vector<sim::Machine::Slow> out;
   for (const std::string& text : command.slow) {
     const Result<sim::Machine::Slow> slow = parse_slow(text);
     if (!slow) return slow.error();
-    machine->slow.push_back(*slow);
+    out.push_back(*slow);
   }
-  return machine;
+  return out;
 }
 
 // Whether work of a device was recorded. Stream 0 is the host's thread.
@@ -243,10 +244,17 @@ Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
 reports::ExitStatus simulate_trace(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return reports::fail(outputs.error());
-  const Result<sim::Machine> machine = machine_of(command);
+  if (const Status folder = check_traces_folder(command.traces); !folder)
+    return reports::fail(folder.error());
+  Result<sim::Machine> machine = links_of(command);
   if (!machine) return reports::fail(machine.error());
+  const Result<std::vector<sim::Machine::Slow>> slow = slow_ranks(command);
+  if (!slow) return reports::fail(slow.error());
   const Result<Picos> launch = parse_duration(command.launch);
   if (!launch) return reports::fail(with_option("--launch", launch.error()));
+  // CLI11's range lets NaN pass.
+  if (std::isnan(command.scale_calls))
+    return reports::fail(Error{"--scale-calls is no number", {}, "give a factor from 0 to 1000"});
   if (command.scale_calls != 1 && !command.recorded_calls)
     return reports::fail(Error{"--scale-calls without --recorded-calls",
                                {},
@@ -256,11 +264,12 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   Result<trace::Run> run = trace::load_run(command.paths, load);
   if (!run) return reports::fail(run.error());
   // A machine's file may name slow ranks that this job does not have; an option may not.
-  for (const sim::Machine::Slow& slow : machine->slow)
-    if (command.machine.empty() && slow.first >= run->world_size)
-      return reports::fail(Error{fmt::format("--slow: there is no rank {}", slow.first),
+  for (const sim::Machine::Slow& ranks : *slow)
+    if (ranks.last >= run->world_size)
+      return reports::fail(Error{fmt::format("--slow: there is no rank {}", ranks.last),
                                  {},
                                  fmt::format("the job has {}", plural(run->world_size, "rank"))});
+  machine->slow.insert(machine->slow.end(), slow->begin(), slow->end());
   const std::vector<trace::Rank> hosts = sim::add_host_times(*run);
   reports::Recorded recorded = recorded_by(*run, hosts);
   // With `cores`, the ranks' work shares processors, and a kernel has none to share.
@@ -338,7 +347,7 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("NAME");
   command
       ->add_option("--traces", options->traces,
-                   "Write the simulated run here, as traces that other\ncommands read")
+                   "Write the simulated run here (new folder), as traces\nthat other commands read")
       ->type_name("DIR");
   options->output.forms.kinds.emplace_back("timeline");
   add_simulation_output(*command, options->output);

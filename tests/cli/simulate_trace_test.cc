@@ -285,6 +285,24 @@ TEST(SimulateTrace, WritesTheSimulatedRunAsTracesThatOthersRead) {
   EXPECT_NE(rank_3.find(R"({"end":"clean"})"), std::string::npos) << rank_3;
 }
 
+// They would be mixed with what is written: here with the traces that are simulated themselves.
+TEST(SimulateTrace, WritesNoTracesBesideOthers) {
+  const TempDir folder;
+  const std::string trace = verify::program_text(0, 1, kUsual, false);
+  folder.write("rank_0.trace.jsonl", trace);
+  const auto run = [&](const std::string& to) {
+    return cli::run_lockstep(
+        {"simulate", "trace", folder.path(), "--machine", "dgx-h100", "--traces", to});
+  };
+  const cli::Outcome outcome = run(folder.path());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("this folder is not empty"), std::string::npos) << outcome.err;
+  EXPECT_EQ(TempDir::read(folder.file("rank_0.trace.jsonl")), trace);
+  const TempDir empty;
+  EXPECT_EQ(run(empty.path()).status, 0);
+  EXPECT_EQ(run(empty.file("new")).status, 0);
+}
+
 TEST(SimulateTrace, ACallThatBlocksIsWaitedForFromItsIssueOn) {
   const auto text = [](int rank, const std::string& work) {
     return header_line(rank, 2) + world_line(2) + work + issue_line(7, "world", "barrier") +
@@ -359,6 +377,12 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
             std::string::npos);
   EXPECT_NE(why({"--alpha", "1us", "--beta", "0GB/s"}).find("--beta: \"0GB/s\" is zero"),
             std::string::npos);
+  EXPECT_NE(why({"--recorded-calls", "--scale-calls", "nan"}).find("--scale-calls"),
+            std::string::npos);
+  // Also where a machine's file, which may name ranks of other jobs, gives the links.
+  for (const std::string slow : {"2=2", "1-2=2"})
+    EXPECT_NE(why({"--machine", "dgx-h100", "--slow", slow}).find("--slow: there is no rank 2"),
+              std::string::npos);
 }
 
 // A kernel, a call that follows it, a kernel beside the call and one after it, for which the host

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/documents/file_kind.h"
+#include "base/documents/yaml_document.h"
 #include "base/ends_at_once.h"
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
@@ -30,8 +32,6 @@
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/trials.h"
 #include "sim/machine/simulated_job.h"
-#include "sim/sweep/plan_grid.h"
-#include "sim/transformer/plan_file.h"
 #include "trace/load.h"
 #include "trace/spread.h"
 #include "verify/verify.h"
@@ -174,10 +174,19 @@ Result<reports::ExitStatus> checked_and_simulated(const SimulateScenarioCommand&
     return Error{fmt::format("no file or command \"{}\"", printable(command.path)),
                  {},
                  fmt::format("did you mean `lockstep simulate {}`?", meant)};
-  if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
-    return Error{"this is a plan, not a scenario",
-                 {command.path},
-                 "simulate it with `lockstep simulate plan`"};
+  // Before a machine is asked for, which a plan has.
+  if (const Result<std::string> text = read_input(command.path)) {
+    const Result<YamlDocument> document = parse_yaml(*text, command.path);
+    if (document)
+      if (auto other = other_kind(*document, "lockstep")) return *other;
+  }
+  if (const std::vector<std::string> plans = shipped_names("plans");
+      std::find(plans.begin(), plans.end(), command.path) != plans.end() &&
+      !std::filesystem::exists(command.path, unknown))
+    return Error{fmt::format("{} is a plan, not a scenario", command.path),
+                 {},
+                 fmt::format("lockstep simulate plan {}", command.path)};
+  if (const Status folder = check_traces_folder(command.traces); !folder) return folder.error();
   if (command.machine.empty())
     return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
   const Result<sim::TrialOptions> trials = trial_options(command.trials);
@@ -237,7 +246,7 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
   options->output.forms.kinds = {"text", "json", "csv", "html", "timeline"};
   simulate
       .add_option("--traces", options->traces,
-                  "Write the simulated run here, as traces that other\ncommands read")
+                  "Write the simulated run here (new folder), as traces\nthat other commands read")
       ->type_name("DIR");
   add_simulation_output(simulate, options->output);
   simulate.callback([options, &simulate, &status] {

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/documents/file_kind.h"
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
@@ -149,6 +150,7 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
   static const DocumentSchema schema(Json::parse(scenario_schema()));
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
+  if (auto error = other_kind(*document, "lockstep")) return *error;
   if (auto error = find_moved_key(*document)) return *error;
   if (auto error = schema.check(*document)) return *error;
   const Json value = with_kinds(document->value);

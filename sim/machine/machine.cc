@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/documents/document_reader.h"
+#include "base/documents/file_kind.h"
 #include "base/documents/schema_check.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
@@ -356,6 +357,7 @@ Result<Machine> parse_machine(const std::string& text, const std::string& file) 
 
 Result<Machine> machine_of(const YamlDocument& document) {
   static const DocumentSchema schema(Json::parse(machine_schema()));
+  if (auto other = other_kind(document, "machine")) return *other;
   if (auto problem = schema.check(document, "docs/simulate-scenarios.md shows a whole file"))
     return *problem;
   return MachineReader(document).read();

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/documents/file_kind.h"
 #include "base/documents/schema_check.h"
 #include "base/files/read_file.h"
 #include "base/quantities.h"
@@ -226,24 +227,6 @@ Result<SourceFile> source_of(const std::string& calibration) {
   return SourceFile{calibration, std::move(*text)};
 }
 
-// The error for a file of another kind, which says by its first key what it is; nothing for a plan.
-std::optional<Error> other_kind(const YamlDocument& document) {
-  constexpr std::pair<const char*, std::pair<const char*, const char*>> kKinds[] = {
-      {"lockstep",
-       {"a scenario", "`lockstep simulate` and `lockstep sweep` take it with --machine"}},
-      {"sweep", {"a sweep file", "`lockstep sweep` takes it, by itself"}},
-      {"machine",
-       {"a machine file", "name it as the plan's `calibration`, or with --calibration"}}};
-  if (!document.value.is_object()) return std::nullopt;
-  // A sweep file names its plan.
-  if (document.value.contains("plan") && !document.value.contains("sweep")) return std::nullopt;
-  for (const auto& [key, kind] : kKinds)
-    if (document.value.contains(key))
-      return Error{fmt::format("this is {}, not a plan", kind.first),
-                   document.key_location(fmt::format("/{}", key)), kind.second};
-  return std::nullopt;
-}
-
 // The error of a file that the plan names, at the line that does so.
 Error named_in(const YamlDocument& plan, const char* pointer, const Error& error) {
   Error out = error;
@@ -262,7 +245,7 @@ Result<PlanInputs> load_plan(const std::string& file,
   if (!text) return text.error();
   const Result<YamlDocument> document = parse_yaml(*text, file);
   if (!document) return document.error();
-  if (auto other = other_kind(*document)) return *other;
+  if (auto other = other_kind(*document, "plan")) return *other;
   PlanInputs out{{file, std::move(*text)}, {}, {}};
   if (const std::string manifest = manifest_of(document->value); !manifest.empty()) {
     out.manifest.file =

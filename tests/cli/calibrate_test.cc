@@ -177,6 +177,32 @@ TEST_F(SimulateScenario, WrongUsageIsRefusedWithTheReason) {
   says({"simulate", job_, "--machine", write("bad.yaml", "machine: 1\nname: [")}, "bad.yaml:");
   says({"simulate", job_, "--machine", machine_, "--ranks", "0"}, "--ranks");
   says({"simulate", job_, "--machine", machine_, "-o", "pdf=x"}, "pdf");
+  says({"simulate", job_, "--machine", machine_, "--machine", machine_},
+       "--machine is given 2 times, and takes one value");
+  says({"simulate", job_, "--machine", machine_, "--traces", folder_.path()},
+       "this folder is not empty");
+}
+
+// By the key that each kind of file must have.
+TEST_F(SimulateScenario, FilesOfOtherKindsAreCalledThat) {
+  const std::string plan = write("plan.yaml", "plan: 1\nname: p\n");
+  const std::string sweep = write("sweep.yaml", "sweep: 1\nscenario: job.yaml\n");
+  const auto says = [](const std::vector<std::string>& arguments, const std::string& what) {
+    const Outcome outcome = run_lockstep(arguments);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_NE(outcome.err.find(what), std::string::npos) << outcome.err;
+  };
+  says({"simulate", plan}, "this is a plan, not a scenario");
+  says({"simulate", sweep}, "this is a sweep file, not a scenario");
+  says({"simulate", machine_}, "this is a machine file, not a scenario");
+  says({"derive", plan}, "this is a plan, not a scenario");
+  says({"scenario", "--check", machine_}, "this is a machine file, not a scenario");
+  says({"simulate", job_, "--machine", plan}, "this is a plan, not a machine file");
+  says({"simulate", "collective", "--ranks", "8", "--bytes", "1MiB", "--machine", job_},
+       "this is a scenario, not a machine file");
+  says(
+      {"simulate", "plan", LOCKSTEP_SOURCE_DIR "/sim/plans/llama3-70b.yaml", "--calibration", job_},
+      "this is a scenario, not a machine file");
 }
 
 TEST_F(SimulateScenario, HelpFitsATerminal) {

@@ -91,7 +91,7 @@ TEST_F(SimulateTowers, AreNoScenario) {
   const cli::Outcome outcome =
       cli::run_lockstep({"simulate", folder_.write("p.yaml", kTwoTowers), "--machine", "dgx-h100"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("p.yaml: error: this is a plan, not a scenario"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("p.yaml:1:1: error: this is a plan, not a scenario"),
                                  HasSubstr("`lockstep simulate plan`")));
 }
 

@@ -51,11 +51,11 @@ struct CollectiveCommand {
   std::string op = "all_reduce";
   std::string algorithm = "ring";
   std::int64_t ranks = 0;
-  std::int64_t ranks_per_node = 1;
-  std::int64_t segments = 1;
+  std::optional<std::int64_t> ranks_per_node;
+  std::optional<std::int64_t> segments;
   std::string bytes, alpha, beta, gamma, machine;
   std::string level = "closed-form";  // CLI11 has checked it, and the next one
-  std::string wiring = "ports";
+  std::optional<std::string> wiring;
   SimulationOutput output;
 };
 
@@ -98,6 +98,39 @@ Result<trace::Op> op_of(const CollectiveCommand& command) {
       fmt::format("--op: no operation \"{}\"", printable(command.op)), {}, "try all_reduce"};
 }
 
+// A barrier moves nothing; all else needs a size.
+Result<std::vector<Bytes>> sizes_of(const CollectiveCommand& command, trace::Op op) {
+  if (command.bytes.empty()) {
+    if (op == trace::Op::barrier) return std::vector<Bytes>{Bytes{}};
+    return Error{"--bytes is missing", {}, "add --bytes 1MiB"};
+  }
+  Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
+  if (!sizes) return with_option("--bytes", sizes.error());
+  return sizes;
+}
+
+// What an algorithm or a level does not have must not look as if it made no difference.
+Status check_options(const CollectiveCommand& command, sim::Algorithm algorithm) {
+  const bool in_nodes = algorithm == sim::Algorithm::hierarchical;
+  if (in_nodes && !command.ranks_per_node)
+    return Error{"--ranks-per-node is missing, and hierarchical has two levels of links",
+                 {},
+                 "add --ranks-per-node 8"};
+  const auto without = [&](const char* option, const char* for_what) {
+    return Error{fmt::format("{} makes no difference to {}", option, command.algorithm),
+                 {},
+                 fmt::format("leave it out, or take {}", for_what)};
+  };
+  if (!in_nodes && command.ranks_per_node)
+    return without("--ranks-per-node", "--algorithm hierarchical");
+  if (command.segments && algorithm != sim::Algorithm::chain &&
+      algorithm != sim::Algorithm::double_binary_tree)
+    return without("--segments", "--algorithm chain or double_binary_tree");
+  if (command.wiring && command.level != "message")
+    return Error{"--wiring makes no difference to a formula", {}, "add --level message"};
+  return Status::ok();
+}
+
 // One collective for each of the sizes, all at once.
 Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& command) {
   const Result<trace::Op> op = op_of(command);
@@ -108,8 +141,9 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
                  {},
                  fmt::format("algorithms: {}", algorithm_names())};
   }
-  const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
-  if (!sizes) return with_option("--bytes", sizes.error());
+  if (const Status options = check_options(command, *algorithm); !options) return options.error();
+  const Result<std::vector<Bytes>> sizes = sizes_of(command, *op);
+  if (!sizes) return sizes.error();
   // A formula assumes that its collective has the links for itself.
   if (sizes->size() > 1 && command.level != "message") {
     return Error{
@@ -120,8 +154,8 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
   }
   std::vector<sim::Collective> collectives;
   for (const Bytes bytes : *sizes) {
-    collectives.push_back(
-        {*op, *algorithm, command.ranks, bytes, command.ranks_per_node, command.segments});
+    collectives.push_back({*op, *algorithm, command.ranks, bytes,
+                           command.ranks_per_node.value_or(1), command.segments.value_or(1)});
   }
   return collectives;
 }
@@ -166,11 +200,13 @@ Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
   const Result<trace::Op> op = op_of(command);
   if (!op) return op.error();
   if (command.ranks < 2 || command.ranks > sim::kMaxRanks)
-    return Error{fmt::format("--ranks: {} ranks", command.ranks),
-                 {},
-                 fmt::format("give from 2 to {}", sim::kMaxRanks)};
-  const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
-  if (!sizes) return with_option("--bytes", sizes.error());
+    return Error{
+        fmt::format("--ranks: {} cannot do a collective",
+                    command.ranks == 1 ? "1 rank" : fmt::format("{} ranks", command.ranks)),
+        {},
+        fmt::format("give from 2 to {}", sim::kMaxRanks)};
+  const Result<std::vector<Bytes>> sizes = sizes_of(command, *op);
+  if (!sizes) return sizes.error();
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return machine.error();
   return sim::price_calls(*op, command.ranks, *sizes, *machine);
@@ -210,9 +246,8 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
   command
       ->add_option("--bytes", options->bytes,
                    "Size of the whole buffer: 1MiB, 25MB; several sizes\n(with --level message): "
-                   "collectives at the same time")
-      ->type_name("SIZE,…")
-      ->required();
+                   "collectives at the same time; not for a barrier")
+      ->type_name("SIZE,…");
   command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
       ->type_name("TIME,…");
   command->add_option("--beta", options->beta, "Bandwidth, for each level: 50GB/s")
@@ -227,9 +262,8 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("K");
   command
       ->add_option("--segments", options->segments,
-                   "chain and double_binary_tree: messages\nper hop")
-      ->type_name("S")
-      ->capture_default_str();
+                   "chain and double_binary_tree: messages per hop;\ndefault: 1")
+      ->type_name("S");
   command
       ->add_option(
           "--level", options->level,
@@ -238,11 +272,12 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("closed-form|message")
       ->capture_default_str();
   command
-      ->add_option("--wiring", options->wiring,
-                   "message level: a port for each rank, or a link\nfor each pair of ranks")
+      ->add_option(
+          "--wiring", options->wiring,
+          "message level: a port for each rank, or a link\nfor each pair of ranks; default: "
+          "ports")
       ->check(CLI::IsMember({"ports", "pairs"}).description(""))
-      ->type_name("ports|pairs")
-      ->capture_default_str();
+      ->type_name("ports|pairs");
   command
       ->add_option("--machine", options->machine,
                    "Take algorithm and links from this machine: a file, or\nthe name of a shipped "

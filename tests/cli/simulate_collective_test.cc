@@ -88,6 +88,38 @@ TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
           "--beta: \"0GB/s\" is zero", false);
   refused({"--ranks", "8", "--bytes", "1MiB", "--alpha", "1us", "--beta", "1GB/s,2GB/s"},
           "describe different numbers of levels", false);
+  refused({"--ranks", "8"}, "--bytes is missing");
+}
+
+// Each of them would look as if it made no difference.
+TEST(SimulateCollective, RefusesOptionsOfOtherAlgorithmsAndLevels) {
+  const auto error_of = [](std::vector<std::string> options, bool with_link = true) {
+    options.insert(options.end(), {"--ranks", "8", "--bytes", "1MiB"});
+    const cli::Outcome outcome = collective(std::move(options), with_link);
+    EXPECT_EQ(outcome.status, outcome.err.empty() ? 0 : 2);
+    return outcome.err;
+  };
+  EXPECT_NE(error_of({"--ranks-per-node", "4"}).find("makes no difference to ring"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--segments", "4"}).find("makes no difference to ring"), std::string::npos);
+  EXPECT_NE(error_of({"--wiring", "pairs"}).find("add --level message"), std::string::npos);
+  EXPECT_NE(error_of({"--algorithm", "hierarchical", "--alpha", "1us,2us", "--beta", "2GB/s,1GB/s"},
+                     false)
+                .find("--ranks-per-node is missing"),
+            std::string::npos);
+  // Where they count they are taken.
+  EXPECT_EQ(error_of({"--op", "broadcast", "--algorithm", "chain", "--segments", "4"}), "");
+  EXPECT_EQ(error_of({"--algorithm", "double_binary_tree", "--segments", "4"}), "");
+  EXPECT_EQ(error_of({"--level", "message", "--wiring", "pairs"}), "");
+}
+
+TEST(SimulateCollective, ABarrierHasNoSize) {
+  EXPECT_EQ(
+      json_of({"--op", "barrier", "--algorithm", "recursive_doubling", "--ranks", "8"})["time_ps"],
+      3 * 500'000);
+  const cli::Outcome on_machine =
+      collective({"--op", "barrier", "--ranks", "8", "--machine", "dgx-h100"}, false);
+  EXPECT_EQ(on_machine.status, 0) << on_machine.err;
 }
 
 const std::string kDgx = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";

@@ -106,6 +106,13 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
     return reports::fail({"the folder of this file does not exist",
                           {command.output},
                           "make it first, or check how the path is written"});
+  if (std::filesystem::is_directory(command.output, unknown))
+    return reports::fail({"this is a folder", {command.output}, "name the file to write"});
+  // As machine files have it.
+  if (command.name.empty() || command.name.size() > 200)
+    return reports::fail({fmt::format("--name has {}", plural(command.name.size(), "byte")),
+                          {},
+                          "give the machine a name of 1 to 200"});
   const Result<std::string> worker = runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return reports::fail(worker.error());
   // Traces of a few dozen short jobs, which nobody reads again.

@@ -222,6 +222,8 @@ Result<sim::Goal> goal_of(const SweepCommand& command) {
   if (command.memory_limit.empty()) return out;
   const Result<Bytes> limit = parse_bytes(command.memory_limit);
   if (!limit) return with_option("--memory-limit", limit.error());
+  if (limit->value == 0)
+    return Error{"--memory-limit: nothing fits in 0 bytes", {}, "give one, such as 80GB"};
   out.memory_limit = static_cast<double>(limit->value);
   return out;
 }
@@ -412,9 +414,9 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
       ->type_name("SIZE");
   command
       .add_option("-o,--output", options.outputs,
-                  "DIR: keep each result there at once; the same\n"
-                  "command continues with what is there. Or write the\n"
-                  "report: text, json, csv or html, by the ending\n"
+                  "DIR, which is needed: keep each result there at once;\n"
+                  "the same command continues with what is there. And\n"
+                  "the report: text, json, csv or html, by the ending\n"
                   "(plans.html) or as html=PATH; \"-\" is standard output")
       ->type_name("DIR|[KIND=]PATH")
       ->allow_extra_args(false);

@@ -274,6 +274,10 @@ std::string usage_problem(const CLI::ParseError& error) {
   // "--format: 1 required TEXT missing"
   if (after(": 1 required ") && message.ends_with(" missing"))
     return fmt::format("{} needs a value", message.substr(0, message.find(':')));
+  // "--machine: At Most 1 required but received 2"
+  if (const auto given = after(": At Most 1 required but received "))
+    return fmt::format("{} is given {} times, and takes one value",
+                       message.substr(0, message.find(':')), *given);
   // "Exactly 1 option from [--list,--check] is required"
   if (const auto rest = after("Exactly 1 option from [")) {
     const std::vector<std::string_view> options =

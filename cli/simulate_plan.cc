@@ -54,6 +54,10 @@ docs/simulate-networks.md.)";
 Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   std::vector<sim::Axis> out;
   for (const std::string& text : command.settings) {
+    if (const std::size_t equals = text.find('='); equals == 0 || equals == std::string::npos)
+      return Error{fmt::format("--set: \"{}\" should be KEY=VALUE", printable(text)),
+                   {},
+                   "write the key and its value: tensor=4"};
     Result<sim::Axis> axis = sim::parse_axis(text);
     if (!axis) return with_option("--set", {axis.error().message, {}, "write KEY=VALUE: tensor=4"});
     // "tensor=1..8*2" is of `sweep`.

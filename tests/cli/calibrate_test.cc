@@ -89,6 +89,12 @@ TEST(Calibrate, CountsAndTimesMustBeOfOneProgram) {
 TEST(Calibrate, WrongUsageIsRefused) {
   EXPECT_EQ(run_lockstep({"calibrate"}).status, 2);
   EXPECT_EQ(run_lockstep({"calibrate", "-o", "x", "--ranks", "1"}).status, 2);
+  // Before minutes of measuring, whose result no command would read, or which has no place.
+  EXPECT_NE(run_lockstep({"calibrate", "-o", "x", "--name", ""}).err.find("--name"),
+            std::string::npos);
+  const TempDir folder;
+  EXPECT_NE(run_lockstep({"calibrate", "-o", folder.path()}).err.find("this is a folder"),
+            std::string::npos);
   const Outcome help = run_lockstep({"calibrate", "--help"});
   EXPECT_EQ(help.status, 0);
   expect_fits_a_terminal(help.out);

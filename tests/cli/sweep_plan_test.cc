@@ -130,6 +130,7 @@ TEST_F(SweepPlan, OptionsOfScenariosAreRefused) {
   expect_refused({"--calibration", "h300"}, "h300");
   expect_refused({"--calibration", "h100-cluster", "--calibration", "h100-cluster"}, "given twice");
   expect_refused({"--vary", "tensors=1"}, "did you mean");
+  expect_refused({"--memory-limit", "0GB"}, "nothing fits in 0 bytes");
   expect_refused({"--vary", "tensor=1.5"}, "fix: docs/reference/plan.md has all keys");
   expect_refused({"--vary", "machine.links.0.beta=1GB/s"}, "unknown key \"machine\"");
   const Outcome scenario =

@@ -71,9 +71,9 @@ Result<sim::LinkCost> parse_link(std::string_view alpha, std::string_view beta,
 // `lockstep simulate SCENARIO --trials N`: its options.
 
 struct TrialsCommand {
-  int trials = 0;  // 0: none
-  std::uint64_t seed = 1;
-  std::string jitter;  // as given
+  int trials = 0;                     // 0: none
+  std::optional<std::uint64_t> seed;  // empty: 1
+  std::string jitter;                 // as given
   bool redraw_batches = false;
   int jobs = 0;  // 0: as many as there are processors
 };

@@ -79,9 +79,11 @@ Result<sim::TrialOptions> trial_options(const TrialsCommand& command) {
   if (command.trials == 0 && varies)
     return with_option(command.jitter.empty() ? "--redraw-batches" : "--jitter",
                        {"needs trials", {}, "add --trials 100"});
+  if (command.trials == 0 && command.seed)
+    return with_option("--seed", {"needs trials", {}, "add --trials 100 --jitter compute=5%"});
   sim::TrialOptions out;
   out.trials = static_cast<std::size_t>(command.trials);
-  out.seed = command.seed;
+  out.seed = command.seed.value_or(1);
   out.threads = command.jobs > 0 ? static_cast<std::size_t>(command.jobs) : processors();
   out.jitter = *jitter;
   out.redraw_batches = command.redraw_batches;

@@ -57,15 +57,19 @@ std::string evaluation_assumption(const sim::ScenarioForecast& f) {
 }
 
 std::string work_assumption(const sim::ScenarioForecast& f) {
+  const std::string slow =
+      sim::slow_ranks_text(f.machine.slow, static_cast<std::int64_t>(f.class_of.size()));
+  const std::string unequal = slow.empty() ? "" : fmt::format("; {}", slow);
   if (f.timed_work)
     return "between calls a rank takes the shortest of three times measured here, with the rank "
-           "alone; a changed machine takes as much longer as its rates say";
+           "alone; a changed machine takes as much longer as its rates say" +
+           unequal;
   std::string out =
       "between calls a rank takes what the machine file gives for the operations and bytes that "
       "were counted: a roofline for products, memory bandwidth for the rest, ";
   out += f.machine.launches_hidden ? "or the host's launches and dispatches where they take longer"
                                    : "and the host's launches and dispatches";
-  return out;
+  return out + unequal;
 }
 
 std::string carrier_of_calls(const sim::ScenarioForecast& f) {

@@ -15,6 +15,7 @@
 #include "base/documents/file_kind.h"
 #include "base/documents/schema_check.h"
 #include "base/files/read_file.h"
+#include "base/quantities.h"
 #include "base/text.h"
 
 namespace lockstep::sim {
@@ -368,6 +369,21 @@ double slowness_of(std::span<const Machine::Slow> slow, std::int64_t rank) {
   for (const Machine::Slow& some : slow)
     if (rank >= some.first && rank <= some.last) out = some.work;
   return out;
+}
+
+std::string slow_ranks_text(std::span<const Machine::Slow> slow, std::int64_t ranks) {
+  constexpr std::size_t kShown = 3;
+  if (slow.empty()) return {};
+  std::vector<std::string> parts;
+  for (const Machine::Slow& some : slow) {
+    if (some.first >= ranks) continue;
+    const std::int64_t last = std::min(some.last, ranks - 1);
+    parts.push_back(last == some.first ? fmt::format("rank {} takes {} times as long", some.first,
+                                                     number_text(some.work))
+                                       : fmt::format("ranks {}-{} take {} times as long",
+                                                     some.first, last, number_text(some.work)));
+  }
+  return parts.empty() ? "the job has none of the machine's slow ranks" : join_and(parts, kShown);
 }
 
 Result<Machine> load_machine(const std::string& file) {

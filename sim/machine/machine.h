@@ -82,6 +82,10 @@ inline double slowness_of(const Machine& machine, std::int64_t rank) {
   return slowness_of(machine.slow, rank);
 }
 
+// Which of a job's `ranks` are listed there: "rank 3 takes 1.5 times as long, ranks 8-15 2 times";
+// of many entries the first. A job may have none of them; empty: the machine lists none.
+std::string slow_ranks_text(std::span<const Machine::Slow> slow, std::int64_t ranks);
+
 // The JSON Schema of machine files, machine.schema.json.
 std::string_view machine_schema();
 

@@ -168,15 +168,30 @@ StepRange step_range(double seconds, const CostParameters& cost) {
   return {seconds / (1 + cost.spread), seconds * (1 + cost.spread)};
 }
 
+namespace {
+
+std::string slow_basis(const CostParameters& cost, std::int64_t gpus) {
+  const auto in_job = [&](const Machine::Slow& some) { return some.first < gpus; };
+  const std::string equally =
+      "all GPUs are equally fast; no other job uses the network; no stragglers";
+  if (cost.slow.empty()) return equally;
+  const std::string which = slow_ranks_text(cost.slow, gpus);
+  if (std::none_of(cost.slow.begin(), cost.slow.end(), in_job))
+    return fmt::format("{}: {}", which, equally);
+  return fmt::format(
+      "{}; times are of the most frequent kind of replica, where waiting for slower "
+      "ones counts as data-parallel, exposed",
+      which);
+}
+
+}  // namespace
+
 std::vector<std::string> PlanForecast::basis() const {
   const Transformer& model = plan.model;
   const TrainingPlan& p = plan.plan;
   std::vector<std::string> out = {
       calibration_basis(calibration), interval_basis(calibration),
-      calibration.cost.slow.empty()
-          ? "all GPUs are equally fast; no other job uses the network; no stragglers"
-          : "the kernels of the machine's slow GPUs take longer; times are of the most frequent "
-            "kind of replica, where waiting for slower ones counts as data-parallel, exposed",
+      slow_basis(calibration.cost, static_cast<std::int64_t>(gpus())),
       fmt::format("MFU: 3 x the forward's matrix products{}, of {} TFLOP/s (16 bits)",
                   model.causal ? ", attention counted as far as the mask leaves it" : "",
                   number_text(calibration.cost.peak_flops * 1e-12))};

@@ -89,6 +89,16 @@ TEST_F(SimulatePlan, SaysWhatZeroRestsOnWhereItIsUsed) {
   EXPECT_THAT(zero("0", "true"), testing::Not(HasSubstr("ZeRO-")));
 }
 
+// A machine's file may list GPUs that the job does not use; the answer is then that of others.
+TEST_F(SimulatePlan, SaysWhichOfItsGpusAreSlow) {
+  const auto with_slow = [&](const std::string& ranks) {
+    return simulate({"--set", "calibration.slow=[{" + ranks + ", work: 1.5}]"}).out;
+  };
+  EXPECT_THAT(with_slow("first: 3"), HasSubstr("rank 3 takes 1.5 times as long; times are of"));
+  EXPECT_THAT(with_slow("first: 28, last: 40"), HasSubstr("ranks 28-31 take 1.5 times as long"));
+  EXPECT_THAT(with_slow("first: 32"), HasSubstr("the job has none of the machine's slow ranks"));
+}
+
 TEST_F(SimulatePlan, FilesOfOtherKindsAreCalledThat) {
   expect_refused({}, "this is a scenario, not a plan", "lockstep: 1\nname: job\n");
   expect_refused({}, "this is a sweep file, not a plan", "sweep: 1\nplan: p.yaml\n");

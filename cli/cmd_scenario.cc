@@ -19,6 +19,7 @@
 #include "reports/exit_status.h"
 #include "reports/findings/finding_words.h"
 #include "runtime/job/scenario_example.h"
+#include "runtime/job/study.h"
 #include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"
 
@@ -83,8 +84,10 @@ reports::ExitStatus check(const std::vector<std::string>& files, const StandardI
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
-    if (!scenario)
-      status = input.fail(scenario.error());
+    // Of a study the combinations, too.
+    const auto study = scenario ? runtime::load_study(file) : scenario.error();
+    if (!study)
+      status = input.fail(study.error());
     else
       std::cout << printable(input.name_of(file)) << ": valid: " << runtime::job_in_words(*scenario)
                 << "\n";

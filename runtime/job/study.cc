@@ -72,6 +72,40 @@ Json patch_named(const std::vector<Variation>& all, const std::string& name) {
   return with_kinds(Json::parse(found->patch));
 }
 
+// Why none of the runs can be. Nothing: one can.
+std::optional<Error> all_refused(const Study& study, const std::vector<StudyRun>& runs) {
+  std::optional<Error> first;
+  for (const StudyRun& run : runs) {
+    const Result<std::string> text = scenario_text(study, run, study.file);
+    if (text) return std::nullopt;
+    if (!first) first = text.error();
+  }
+  return first;
+}
+
+// An error for a variation that contradicts all others: a slip, which would cost the other runs'
+// hours to see. One that contradicts some of them is a row of the table.
+std::optional<Error> impossible_variation(const YamlDocument& document, const Study& study) {
+  const auto error = [&](const char* kind, const std::string& name, const Error& why) {
+    return Error{
+        fmt::format("\"{}\" can be with none of the others: {}", printable(name), why.message),
+        document.key_location(fmt::format("/study/{}/{}", kind, pointer_part(name))), why.fix};
+  };
+  for (const Variation& strategy : study.strategies) {
+    std::vector<StudyRun> runs = {{.strategy = strategy.name, .remedy = {}, .complete = true}};
+    for (const Variation& remedy : study.remedies)
+      runs.push_back({.strategy = strategy.name, .remedy = remedy.name});
+    if (const auto why = all_refused(study, runs)) return error("strategies", strategy.name, *why);
+  }
+  for (const Variation& remedy : study.remedies) {
+    std::vector<StudyRun> runs;
+    for (const Variation& strategy : study.strategies)
+      runs.push_back({.strategy = strategy.name, .remedy = remedy.name});
+    if (const auto why = all_refused(study, runs)) return error("remedies", remedy.name, *why);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string result_folder(const std::string& variation) {
@@ -117,6 +151,7 @@ Result<std::optional<Study>> load_study(const std::string& path) {
         {"remedies", out.remedies}}) {
     if (std::optional<Error> shared = shared_folder(*document, kind, all)) return *shared;
   }
+  if (std::optional<Error> impossible = impossible_variation(*document, out)) return *impossible;
   return std::optional<Study>(std::move(out));
 }
 
@@ -128,6 +163,7 @@ Result<std::string> scenario_text(const Study& study, const StudyRun& run,
   if (run.remedy) scenario.merge_patch(patch_named(study.remedies, *run.remedy));
   if (run.complete) scenario.merge_patch({{"data", {{"text_only", 0}, {"modality", nullptr}}}});
   Json& train = scenario["train"];
+  if (train.is_null()) train = Json::object();  // nobody changed a default
   train["seed"] = train.value("seed", std::uint64_t{1}) + static_cast<std::uint64_t>(run.repeat);
   train["evaluate"] = true;
   scenario["watch"] = {{"every", run.watched ? 1 : 0},

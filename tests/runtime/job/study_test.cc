@@ -77,6 +77,16 @@ TEST_F(StudyTest, NullTakesAKeyAway) {
   EXPECT_TRUE(s.watch.buffers);
 }
 
+TEST_F(StudyTest, AJobMayTrainByDefaults) {
+  const Study study =
+      load("{lockstep: 1, name: a job, study: {strategies: {DDP: {}}, remedies: {none: {}}}}")
+          .value()
+          .value();
+  const auto text = scenario_text(study, {.strategy = "DDP", .remedy = "none", .repeat = 1}, "v");
+  ASSERT_TRUE(text) << text.error().str();
+  EXPECT_EQ(parse_scenario(*text, "v").value().train.seed, 2U);
+}
+
 TEST_F(StudyTest, WithoutMissingImages) {
   const Scenario s = varied({.strategy = "manual", .remedy = {}, .complete = true});
   EXPECT_EQ(s.data.text_only, 0);
@@ -106,6 +116,24 @@ TEST_F(StudyTest, MistakesAreRefusedWithTheirLocation) {
   EXPECT_THAT(error("{strategies: {a: ddp}, remedies: {b: {}}}"), HasSubstr("study.yaml:3"));
   EXPECT_THAT(error("{strategies: {a: {}}, remedies: {b: {}}, repeat: 3}"), HasSubstr("repeats"));
   EXPECT_THAT(error("{strategies: {}, remedies: {b: {}}}"), HasSubstr("strategies"));
+}
+
+// A slip in a variation would be seen after the hours that the others take. kStudy has a remedy
+// that one of its strategies contradicts, which is no slip.
+TEST_F(StudyTest, AVariationThatIsNeverPossibleIsRefused) {
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string text = kStudy;
+    text.replace(text.find(from), from.size(), to);
+    const auto loaded = load(text);
+    return loaded ? "accepted" : loaded.error().str();
+  };
+  EXPECT_THAT(error("remedy: dummy-image", "remedy: dummy-picture"),
+              AllOf(HasSubstr("study.yaml:15:5: error: \"dummies\" can be with none of the others"),
+                    HasSubstr("dummy-picture")));
+  EXPECT_THAT(error("kind: manual", "kynd: manual"),
+              AllOf(HasSubstr("study.yaml:11:5: error: \"manual\" can be with none"),
+                    HasSubstr("unknown key \"kynd\"")));
+  EXPECT_EQ(error("name: a study", "name: another"), "accepted");
 }
 
 TEST_F(StudyTest, ResultFoldersAreNamedAfterTheVariations) {

@@ -40,6 +40,19 @@ std::string data_basis(const TrainingPlan& plan) {
          "slows down by a share of them";
 }
 
+// PyTorch's own context parallelism overlaps by itself, whatever the plan says of it.
+std::string context_basis(const TrainingPlan& plan) {
+  if (plan.plain_kernels)
+    return fmt::format(
+        "as PyTorch's: keys and values gathered in each layer and direction, their gradients sent "
+        "round in float32; {}",
+        plan.compiled ? "compiled, each call is waited for where it is issued"
+                      : "during the attention");
+  return plan.overlapped_context
+             ? "keys and values gathered in each layer and direction, during the attention"
+             : "keys and values gathered in each layer and direction; nothing hides them";
+}
+
 std::string recompute_basis(const TrainingPlan& plan, const Transformer& model) {
   if (plan.recompute == Recompute::full)
     return "the layers' forward once more in each backward pass";
@@ -74,10 +87,7 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
       {"host", "GPU waits for the host", parts.host,
        "the host issues each layer's kernels at the calibrated pace"},
       {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
-      {"context_parallel", "context-parallel collectives", parts.context,
-       plan.overlapped_context
-           ? "keys and values gathered in each layer and direction, during the attention"
-           : "keys and values gathered in each layer and direction; nothing hides them"},
+      {"context_parallel", "context-parallel collectives", parts.context, context_basis(plan)},
       {"expert_parallel", "expert-parallel collectives", parts.expert,
        fmt::format(
            "tokens to their experts' ranks and back, in each layer and direction{}; nothing "

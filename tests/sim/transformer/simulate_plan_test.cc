@@ -89,6 +89,27 @@ TEST_F(SimulatePlan, SaysWhatZeroRestsOnWhereItIsUsed) {
   EXPECT_THAT(zero("0", "true"), testing::Not(HasSubstr("ZeRO-")));
 }
 
+// PyTorch's operators overlap by themselves, and not where they are compiled, whatever
+// overlap.context says; the answer says which.
+TEST_F(SimulatePlan, SaysWhetherContextParallelCallsOverlap) {
+  const auto said = [&](const std::string& kernels, const std::string& compile,
+                        const std::string& overlap) -> std::string {
+    const Json all =
+        json({"--set", "model=llama3-8b", "--set", "context=2", "--set", "kernels=" + kernels,
+              "--set", "compile=" + compile, "--set", "overlap.context=" + overlap});
+    for (const Json& part : all["time"])
+      if (part["part"] == "context_parallel") return part["rests_on"];
+    return "no such part";
+  };
+  for (const std::string overlap : {"true", "false"}) {
+    EXPECT_THAT(said("pytorch", "true", overlap), HasSubstr("each call is waited for"));
+    EXPECT_THAT(said("pytorch", "false", overlap),
+                testing::AllOf(HasSubstr("in float32;"), HasSubstr("during the attention")));
+  }
+  EXPECT_THAT(said("fused", "true", "true"), HasSubstr("during the attention"));
+  EXPECT_THAT(said("fused", "true", "false"), HasSubstr("nothing hides them"));
+}
+
 // A machine's file may list GPUs that the job does not use; the answer is then that of others.
 TEST_F(SimulatePlan, SaysWhichOfItsGpusAreSlow) {
   const auto with_slow = [&](const std::string& ranks) {

@@ -89,7 +89,8 @@ std::optional<Error> impossible_variation(const YamlDocument& document, const St
   const auto error = [&](const char* kind, const std::string& name, const Error& why) {
     return Error{
         fmt::format("\"{}\" can be with none of the others: {}", printable(name), why.message),
-        document.key_location(fmt::format("/study/{}/{}", kind, pointer_part(name))), why.fix};
+        document.key_location(fmt::format("/study/{}/{}", kind, pointer_part(name))),
+        why.fix.empty() ? "docs/scenarios.md lists the keys and what they take" : why.fix};
   };
   for (const Variation& strategy : study.strategies) {
     std::vector<StudyRun> runs = {{.strategy = strategy.name, .remedy = {}, .complete = true}};

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/documents/repeated_keys.h"
 #include "base/files/read_file.h"
+#include "base/text.h"
 #include "sim/measured/table_row.h"
 
 namespace lockstep::sim {
@@ -18,8 +20,9 @@ namespace {
 // Tables without rows, too.
 Result<MeasuredTable> read_table(const std::string& text, const std::string& file) {
   nlohmann::json root;
+  RepeatedKeys keys;
   try {
-    root = nlohmann::json::parse(text);
+    root = nlohmann::json::parse(text, keys.callback());
   } catch (const nlohmann::json::parse_error& wrong) {
     const std::string_view read =
         std::string_view(text).substr(0, wrong.byte > 0 ? wrong.byte - 1 : 0);
@@ -38,6 +41,10 @@ Result<MeasuredTable> read_table(const std::string& text, const std::string& fil
                  "known are those of vTrain, Megatron, torchtitan, NeMo and nccl-tests: "
                  "docs/simulate-workloads.md"};
   };
+  if (keys.first())
+    return Error{fmt::format("an object has the key \"{}\" twice", printable(*keys.first())),
+                 {file},
+                 "leave one of them out"};
   if (!root.is_object()) return unknown();
   // Sniffed by the keys that only one form has.
   if (root.contains("machines") && root["machines"].is_object()) return read_nccl_tests(root, file);

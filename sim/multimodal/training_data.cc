@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/documents/repeated_keys.h"
 #include "base/splitmix.h"
 #include "base/text.h"
 
@@ -220,7 +221,11 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
     const std::string_view line = take_until(text, '\n');
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    RepeatedKeys keys;
+    const nlohmann::json object = nlohmann::json::parse(line, keys.callback(), false);
+    if (keys.first())
+      return manifest_error(file, number,
+                            fmt::format("\"{}\" is given twice", printable(*keys.first())));
     if (!object.is_object()) return manifest_error(file, number, "this line is not a JSON object");
     for (const auto& [key, value] : object.items()) {
       if (!seen.insert(key).second) continue;

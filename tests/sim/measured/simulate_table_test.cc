@@ -152,7 +152,8 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
   };
   refusals.insert(
       refusals.end(),
-      {{R"json({"framework":true,"rows":[]})json", "\"framework\" is not a text"},
+      {{R"json({"rows":[{"gpus":8,"gpus":16}]})json", "an object has the key \"gpus\" twice"},
+       {R"json({"framework":true,"rows":[]})json", "\"framework\" is not a text"},
        {R"json({"framework":"NeMo","machine":["dgx-h100"],"rows":[]})json",
         "\"machine\" is not a text"},
        {R"json({"hardware":8,"rows":[]})json", "\"hardware\" is not a text"},

@@ -198,6 +198,8 @@ TEST(Manifests, NameTheLineThatIsWrong) {
            // Its text would be missed, and it would count as a sample of nothing.
            {"{\"text\": 0}\n{\"tokens\": 312}", "this sample has none of text, image"},
            {"{\"text\": 0}\n{}", "this sample has none of text, image"},
+           {"{\"text\": 0}\n{\"text\": 1, \"id\": {\"text\": 2}, \"text\": 3}",
+            "\"text\" is given twice"},
            {"{\"text\": 0}\n{\"image\": [1e99]}", "not a list"}}) {
     const auto bad = parse_manifest(text, "m");
     ASSERT_FALSE(bad) << text;

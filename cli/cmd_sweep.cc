@@ -294,6 +294,8 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   // worded for what the file should have been.
   const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
   if (study && *study) return run_study_of(**study, asked);
+  // What is wrong with a study is not that it names no machine.
+  if (!study && read_input(asked.job)) return study.error();
   if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
   const Result<SweepCommand> with_its_file = with_sweep_file(asked);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
@@ -72,23 +73,45 @@ Json patch_named(const std::vector<Variation>& all, const std::string& name) {
   return with_kinds(Json::parse(found->patch));
 }
 
-// Why none of the runs can be. Nothing: one can.
-std::optional<Error> all_refused(const Study& study, const std::vector<StudyRun>& runs) {
+// The scenario of that run, which may contradict itself.
+Json merged(const Study& study, const StudyRun& run) {
+  Json scenario = with_kinds(Json::parse(study.base));
+  scenario.merge_patch(patch_named(study.strategies, run.strategy));
+  erase_remedy(scenario);
+  if (run.remedy) scenario.merge_patch(patch_named(study.remedies, *run.remedy));
+  if (run.complete) scenario.merge_patch({{"data", {{"text_only", 0}, {"modality", nullptr}}}});
+  Json& train = scenario["train"];
+  if (train.is_null()) train = Json::object();  // nobody changed a default
+  train["seed"] = train.value("seed", std::uint64_t{1}) + static_cast<std::uint64_t>(run.repeat);
+  train["evaluate"] = true;
+  scenario["watch"] = {{"every", run.watched ? 1 : 0},
+                       {"what", {"gradients", "parameters", "buffers"}}};
+  scenario["name"] =
+      fmt::format("{}: {}, {}", study.name, run.strategy,
+                  run.complete ? "no image missing" : run.remedy.value_or("no remedy"));
+  return scenario;
+}
+
+// Why the format knows none of the runs' scenarios: a key or a value that it does not have.
+// Nothing: it knows one, which may still contradict itself.
+std::optional<Error> all_unknown(const Study& study, const std::vector<StudyRun>& runs) {
+  static const DocumentSchema schema(Json::parse(scenario_schema()));
   std::optional<Error> first;
   for (const StudyRun& run : runs) {
-    const Result<std::string> text = scenario_text(study, run, study.file);
-    if (text) return std::nullopt;
-    if (!first) first = text.error();
+    std::optional<Error> unknown = schema.check({merged(study, run), {}});
+    if (!unknown) return std::nullopt;
+    if (!first) first = std::move(unknown);
   }
   return first;
 }
 
-// An error for a variation that contradicts all others: a slip, which would cost the other runs'
-// hours to see. One that contradicts some of them is a row of the table.
-std::optional<Error> impossible_variation(const YamlDocument& document, const Study& study) {
+// An error for a variation with which the format knows no combination: a slip, which would be seen
+// after the hours that the others take. A combination that contradicts itself is a row of the
+// table.
+std::optional<Error> unknown_variation(const YamlDocument& document, const Study& study) {
   const auto error = [&](const char* kind, const std::string& name, const Error& why) {
     return Error{
-        fmt::format("\"{}\" can be with none of the others: {}", printable(name), why.message),
+        fmt::format("\"{}\" is no variation of this scenario: {}", printable(name), why.message),
         document.key_location(fmt::format("/study/{}/{}", kind, pointer_part(name))),
         why.fix.empty() ? "docs/scenarios.md lists the keys and what they take" : why.fix};
   };
@@ -96,13 +119,13 @@ std::optional<Error> impossible_variation(const YamlDocument& document, const St
     std::vector<StudyRun> runs = {{.strategy = strategy.name, .remedy = {}, .complete = true}};
     for (const Variation& remedy : study.remedies)
       runs.push_back({.strategy = strategy.name, .remedy = remedy.name});
-    if (const auto why = all_refused(study, runs)) return error("strategies", strategy.name, *why);
+    if (const auto why = all_unknown(study, runs)) return error("strategies", strategy.name, *why);
   }
   for (const Variation& remedy : study.remedies) {
     std::vector<StudyRun> runs;
     for (const Variation& strategy : study.strategies)
       runs.push_back({.strategy = strategy.name, .remedy = remedy.name});
-    if (const auto why = all_refused(study, runs)) return error("remedies", remedy.name, *why);
+    if (const auto why = all_unknown(study, runs)) return error("remedies", remedy.name, *why);
   }
   return std::nullopt;
 }
@@ -152,27 +175,13 @@ Result<std::optional<Study>> load_study(const std::string& path) {
         {"remedies", out.remedies}}) {
     if (std::optional<Error> shared = shared_folder(*document, kind, all)) return *shared;
   }
-  if (std::optional<Error> impossible = impossible_variation(*document, out)) return *impossible;
+  if (std::optional<Error> unknown = unknown_variation(*document, out)) return *unknown;
   return std::optional<Study>(std::move(out));
 }
 
 Result<std::string> scenario_text(const Study& study, const StudyRun& run,
                                   const std::string& file) {
-  Json scenario = with_kinds(Json::parse(study.base));
-  scenario.merge_patch(patch_named(study.strategies, run.strategy));
-  erase_remedy(scenario);
-  if (run.remedy) scenario.merge_patch(patch_named(study.remedies, *run.remedy));
-  if (run.complete) scenario.merge_patch({{"data", {{"text_only", 0}, {"modality", nullptr}}}});
-  Json& train = scenario["train"];
-  if (train.is_null()) train = Json::object();  // nobody changed a default
-  train["seed"] = train.value("seed", std::uint64_t{1}) + static_cast<std::uint64_t>(run.repeat);
-  train["evaluate"] = true;
-  scenario["watch"] = {{"every", run.watched ? 1 : 0},
-                       {"what", {"gradients", "parameters", "buffers"}}};
-  scenario["name"] =
-      fmt::format("{}: {}, {}", study.name, run.strategy,
-                  run.complete ? "no image missing" : run.remedy.value_or("no remedy"));
-  std::string text = scenario.dump(1);
+  std::string text = merged(study, run).dump(1);
   if (const Result<Scenario> checked = parse_scenario(text, file); !checked) return checked.error();
   return text;
 }

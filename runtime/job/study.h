@@ -45,8 +45,8 @@ inline constexpr const char* kAloneFolder = "alone";
 std::string result_folder(const std::string& variation);
 
 // Nothing if the file has no "study", or is not YAML. Errors: those of load_scenario; variations
-// whose results would share a folder, or use one of those above; a strategy that is possible with
-// no remedy, or the other way round.
+// whose results would share a folder, or use one of those above; one with a key or a value that the
+// format does not have; a file that cannot be read.
 Result<std::optional<Study>> load_study(const std::string& path);
 
 // The scenario of that run as text (JSON, which is YAML). It evaluates retrieval at the end, and

@@ -42,6 +42,18 @@ class SweepCommand : public ::testing::Test {
   TempDir folder_;
 };
 
+// And not that it names no machine, which a study does not have.
+TEST_F(SweepCommand, SaysWhatIsWrongWithAStudy) {
+  const Outcome outcome =
+      run_lockstep({"sweep",
+                    folder_.write("study.yaml",
+                                  "lockstep: 1\nname: s\nstudy:\n  strategies: {DDP: {}}\n"
+                                  "  remedies: {dummies: {remedy: dummy-picture}}\n"),
+                    "-o", folder_.file("out")});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("study.yaml:5:"), HasSubstr("dummy-picture")));
+}
+
 TEST_F(SweepCommand, HelpFitsATerminal) {
   const Outcome help = run_lockstep({"sweep", "--help"});
   EXPECT_EQ(help.status, 0);

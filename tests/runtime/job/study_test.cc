@@ -118,22 +118,24 @@ TEST_F(StudyTest, MistakesAreRefusedWithTheirLocation) {
   EXPECT_THAT(error("{strategies: {}, remedies: {b: {}}}"), HasSubstr("strategies"));
 }
 
-// A slip in a variation would be seen after the hours that the others take. kStudy has a remedy
-// that one of its strategies contradicts, which is no slip.
-TEST_F(StudyTest, AVariationThatIsNeverPossibleIsRefused) {
+// A slip in a variation would be seen after the hours that the others take. A remedy that
+// contradicts all strategies is none: the table has it as a row.
+TEST_F(StudyTest, AVariationThatTheFormatDoesNotKnowIsRefused) {
   const auto error = [&](const std::string& from, const std::string& to) {
     std::string text = kStudy;
     text.replace(text.find(from), from.size(), to);
     const auto loaded = load(text);
     return loaded ? "accepted" : loaded.error().str();
   };
-  EXPECT_THAT(error("remedy: dummy-image", "remedy: dummy-picture"),
-              AllOf(HasSubstr("study.yaml:15:5: error: \"dummies\" can be with none of the others"),
-                    HasSubstr("dummy-picture")));
+  EXPECT_THAT(
+      error("remedy: dummy-image", "remedy: dummy-picture"),
+      AllOf(HasSubstr("study.yaml:15:5: error: \"dummies\" is no variation of this scenario"),
+            HasSubstr("dummy-picture")));
   EXPECT_THAT(error("kind: manual", "kynd: manual"),
-              AllOf(HasSubstr("study.yaml:11:5: error: \"manual\" can be with none"),
+              AllOf(HasSubstr("study.yaml:11:5: error: \"manual\" is no variation of"),
                     HasSubstr("unknown key \"kynd\"")));
   EXPECT_EQ(error("name: a study", "name: another"), "accepted");
+  EXPECT_EQ(error("    DDP: {}\n", ""), "accepted") << "find unused is of DDP alone";
 }
 
 TEST_F(StudyTest, ResultFoldersAreNamedAfterTheVariations) {

@@ -299,7 +299,7 @@ TEST(PlanCost, NodesAreFilled) {
               HasSubstr("64 GPUs do not fill the nodes of 12"));
 }
 
-// An A100 would be 1.6 times as fast as it can be, with an MFU above 100 %.
+// An A100 would multiply 1.5 times as fast as it can, with an MFU above 100 %.
 TEST(PlanCost, OnlyGpusFromHopperOnMultiplyIn8Bits) {
   PlanFile file = parsed_plan(kPlanText);
   file.plan.fp8 = true;

@@ -130,4 +130,17 @@ void DumpGroups::read_status(const Value& status) {
   }
 }
 
+std::optional<std::uint64_t> DumpGroups::enqueued(const Value& status,
+                                                  const DumpGroup& group) const {
+  for (const auto& [pg_id, id] : by_pg_id_) {
+    const auto known = groups_.find(id);
+    if (known == groups_.end() || &known->second != &group) continue;
+    const Value* const counts = tree_.find(status, std::to_string(pg_id));
+    if (counts == nullptr) return std::nullopt;
+    const std::int64_t n = status_number(tree_, tree_.find(*counts, "last_enqueued_collective"));
+    if (n >= 0) return static_cast<std::uint64_t>(n);
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep::trace

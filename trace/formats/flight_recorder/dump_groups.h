@@ -28,6 +28,8 @@ struct DumpGroup {
   std::int32_t batch = kNone;  // the open batch of point-to-point calls
   std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into RankTrace::calls
   std::uint64_t batch_seq = 0;             // the number that its calls share
+  bool batched = false;                    // a batch of several calls, or the end of one, was read
+  std::vector<std::uint32_t> without_end;  // calls of batches whose ends the dump left out
 };
 
 // Keeps references to its arguments; what is damaged is counted in `trace`.
@@ -49,9 +51,17 @@ class DumpGroups {
   // O(groups log groups).
   void read_status(const DataTree::Value& status);
 
+  // The last number that pg_status counts as enqueued for a group that entries linked.
+  std::optional<std::uint64_t> enqueued(const DataTree::Value& status,
+                                        const DumpGroup& group) const;
+
   // The group of an entry, by its name; the empty id where the value is no string.
   GroupId named(const DataTree::Value& name);
   DumpGroup& operator[](GroupId group) { return groups_[group]; }
+  template <class Do>
+  void for_each(Do&& work) {
+    for (auto& [id, group] : groups_) work(group);
+  }
 
   // An entry of this pg_id is of this group. False: earlier entries say another, and pg_config
   // does not know this one.

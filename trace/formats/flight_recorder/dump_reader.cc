@@ -18,6 +18,9 @@
 //   whether a rank hangs (link_dumps.cc).
 // - The calls of a coalesced batch stay "scheduled" too; only the closing `coalesced` entry has the
 //   batch's state.
+// - A dump of active calls only leaves out the entries that completed, but not the calls of batches
+//   that did: they are "scheduled". So its first entry may be the process's first, and record_id
+//   skips numbers. Where it skips the one after a batch's last call, the batch completed.
 // - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
 //
 // A bit that flips would make a rank's calls differ from all others'. It shows where a dump
@@ -90,6 +93,10 @@ class DumpReader {
     // A dump without entries (of active calls only) is that of a rank that waits for nothing. The
     // world size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
+    if (only_active_) {
+      if (status != nullptr) note_skipped_at_end(*status);
+      complete_batches_without_end();
+    }
     if (status != nullptr) groups_.read_status(*status);
     for (const std::string& what : names_.all_mended()) damage(what);
     if (visits_.exhausted())
@@ -195,6 +202,10 @@ class DumpReader {
         trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
       }
     }
+    if (const std::uint64_t left_out = count_left_out(tree_.items(entries)); left_out > 0) {
+      only_active_ = true;
+      trace_.dropped += left_out;
+    }
     if (!choose_numbers(entries)) return;
     // torchcomms counts from 0.
     trace_.first_number = numbered_together_ ? 0 : 1;
@@ -208,12 +219,67 @@ class DumpReader {
     for (std::size_t i = 0; i < items.size(); ++i) {
       DumpEntry entry;
       if (!take_fields(items[i], entry)) return;
+      if (only_active_) note_skipped(entry);
       if (entry.complete()) {
         read_entry(entry, items.subspan(i + 1));
       } else {
         lose("an entry without profiling_name, process_group, collective_seq_id or state");
       }
     }
+  }
+
+  // How many entries a dump of active calls only leaves out after its first one; 0: it is none. If
+  // numbers are skipped though some entry completed, they are damaged. O(1) where none is skipped.
+  std::uint64_t count_left_out(std::span<const Value> items) {
+    if (items.empty()) return 0;
+    const auto number_of = [&](const Value& entry) {
+      const Value* const id = tree_.find(entry, "record_id");
+      return id == nullptr ? -1 : id->integer(-1);
+    };
+    const std::int64_t first = number_of(items.front()), last = number_of(items.back());
+    const auto count = static_cast<std::int64_t>(items.size());
+    if (first < 0 || last - first < count) return 0;
+    for (const Value& value : items) {
+      DumpEntry entry;
+      if (!take_fields(value, entry) || is_complete(entry)) return 0;
+    }
+    return static_cast<std::uint64_t>(last - first + 1 - count);
+  }
+
+  // In a dump of active calls only: the entry that closes a batch has the number after its last
+  // call's. If the next entry's number is higher, the closing one is left out.
+  void note_skipped(const DumpEntry& entry) {
+    const std::int64_t id = entry[DumpKey::record_id].integer(-1);
+    if (newest_batch_ != nullptr && id > last_record_ + 1) note_batch_without_end(*newest_batch_);
+    newest_batch_ = nullptr;
+    last_record_ = id;
+  }
+
+  // Also at the dump's end, if pg_status counts an entry that closes the newest batch. Of a group
+  // with collectives it mixes the two counters.
+  void note_skipped_at_end(const Value& status) {
+    if (newest_batch_ == nullptr || newest_batch_->last > 0) return;
+    const std::optional<std::uint64_t> enqueued = groups_.enqueued(status, *newest_batch_);
+    if (enqueued.has_value() && *enqueued >= newest_batch_->batch_seq)
+      note_batch_without_end(*newest_batch_);
+  }
+
+  void note_batch_without_end(DumpGroup& state) {
+    auto& calls = state.batch_calls;
+    state.without_end.insert(state.without_end.end(), calls.begin(), calls.end());
+    calls.clear();
+  }
+
+  // A call without a batch has no closing entry. It looks like a batch of one call, so a group's
+  // batches count only if one of them has several, or an end.
+  void complete_batches_without_end() {
+    groups_.for_each([&](DumpGroup& state) {
+      if (!state.batched) return;
+      for (const std::uint32_t c : state.without_end) {
+        const Call& call = trace_.calls[c];
+        if (!call.has(kCompleted)) builder_.add_call_event(EventKind::complete, call.id, kNoTime);
+      }
+    });
   }
 
   // False: the budget is used up.
@@ -343,6 +409,7 @@ class DumpReader {
     if (!p2p) state.last = seq;
     const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
     if (p2p) state.batch_calls.push_back(index);
+    if (p2p && only_active_) newest_batch_ = &state;
     add_progress(entry, call.id);
   }
 
@@ -404,7 +471,10 @@ class DumpReader {
   // Begins a new batch unless the number is that of the open one: consecutive point-to-point calls
   // with the same number are a batch.
   void join_batch(DumpGroup& state, std::uint64_t seq) {
-    if (!state.batch_calls.empty() && state.batch_seq == seq) return;
+    if (!state.batch_calls.empty() && state.batch_seq == seq) {
+      state.batched = true;
+      return;
+    }
     state.batch_calls.clear();
     state.batch = next_batch_++;
     state.batch_seq = seq;
@@ -414,6 +484,7 @@ class DumpReader {
   void close_batch(DumpGroup& state, const DumpEntry& entry) {
     const DumpState state_of_batch = names_.state(entry[DumpKey::state]);
     const bool completed = is_complete(entry);
+    state.batched |= !state.batch_calls.empty();
     for (const std::uint32_t c : state.batch_calls) {
       const Call& call = trace_.calls[c];
       if (completed && !call.has(kCompleted)) {
@@ -551,6 +622,9 @@ class DumpReader {
   std::size_t lost_ = 0;  // entries from which no call was made, and that no gap shows
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;
+  bool only_active_ = false;           // the dump leaves out entries that completed
+  std::int64_t last_record_ = -1;      // only where it does: the last entry's record_id …
+  DumpGroup* newest_batch_ = nullptr;  // … and the group of its call, if it is a message
   bool only_gloo_ = true;
   using SaidId = StrongId<struct SaidTag, std::uint32_t>;
   Interner<IntList, SaidId, IntListHash> said_;

@@ -41,8 +41,9 @@ enum class DumpKey : std::uint8_t {
   completed,
   retired,
   is_p2p,
+  record_id,
 };
-inline constexpr std::size_t kDumpKeys = static_cast<std::size_t>(DumpKey::is_p2p) + 1;
+inline constexpr std::size_t kDumpKeys = static_cast<std::size_t>(DumpKey::record_id) + 1;
 
 DumpKey dump_key(std::string_view name);
 

@@ -1,4 +1,5 @@
 // Flight Recorder dumps: from bytes to a verdict.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -29,6 +30,7 @@ struct Entry {
   int line = 10;
   bool p2p = false;
   int output = -1;  // elements; -1: as many
+  int record = -1;  // record_id; -1: the one after the last entry's
 };
 
 std::string dump_of(const std::vector<Entry>& entries, int world, int completed = -1) {
@@ -49,6 +51,7 @@ std::string dump_of(const std::vector<Entry>& entries, int world, int completed 
       w.begin_dict().text("name").text("f").text("filename").text(file).text("line").integer(line);
       w.end_dict();
     }
+    if (e.record >= 0) id = e.record;
     w.end_list().text("record_id").integer(id++).text("pg_id").integer(0);
     w.text("process_group").pair("0", "default_pg");
     w.text("collective_seq_id").integer(e.p2p ? 0 : e.seq);
@@ -218,6 +221,59 @@ TEST_F(FlightRecorder, SurvivesEveryFlippedBit) {
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
     (void)flight_recorder_format().read({bytes, "f", Rank(0)}, tables);
   }
+}
+
+// A dump of active calls only leaves out what completed, but not the calls of batches that did.
+Entry message(const std::string& name, int seq, int record, int elements = 8) {
+  return {.name = name,
+          .seq = seq,
+          .elements = elements,
+          .state = "scheduled",
+          .p2p = true,
+          .record = record};
+}
+
+TEST_F(FlightRecorder, ADumpOfActiveCallsDoesNotBeginWithABatchThatCompleted) {
+  // Rank 1 was dumped a moment later than rank 0.
+  for (int r = 0; r < 2; ++r) {
+    const std::string send = fmt::format("nccl:send {}->{}", r, 1 - r);
+    const std::string receive = fmt::format("nccl:recv {}<-{}", r, 1 - r);
+    const Entry newest =
+        r == 0 ? Entry{.seq = 5, .elements = 64, .state = "scheduled"}
+               : Entry{.name = "nccl:_all_gather_base", .seq = 7, .state = "scheduled"};
+    std::vector<Entry> entries = {message(send, 1, 0), message(receive, 1, 1), newest};
+    entries.back().record = 7 + 2 * r;
+    write(r, dump_of(entries, 2));
+  }
+  const trace::Run run = load();
+  for (const RankTrace& trace : run.ranks) {
+    ASSERT_THAT(trace.calls, SizeIs(3));
+    EXPECT_TRUE(trace.calls[0].has(kCompleted));
+    EXPECT_TRUE(trace.calls[1].has(kCompleted));
+    EXPECT_FALSE(trace.calls[2].has(kCompleted));
+    EXPECT_GT(trace.dropped, 0U);
+  }
+  // Their calls are not compared as if both were the process's first.
+  for (const verify::Finding& f : verify::verify(run).findings)
+    EXPECT_NE(verify::rule(f.rule).family, "matching") << f.message;
+}
+
+TEST_F(FlightRecorder, ADumpOfActiveCallsHoldsCallsThatAreOpen) {
+  const auto any_completed = [&](const std::vector<Entry>& entries) {
+    write(0, dump_of(entries, 2));
+    const trace::Run run = load();
+    return std::any_of(run.ranks[0].calls.begin(), run.ranks[0].calls.end(),
+                       [](const Call& c) { return c.has(kCompleted); });
+  };
+  const Entry open = {.seq = 5, .state = "scheduled", .record = 7};
+  const Entry first = message("nccl:send 0->1", 1, 0), second = message("nccl:recv 0<-1", 1, 1);
+  EXPECT_TRUE(any_completed({first, second, open}));
+  // The entry that closes the batch is there.
+  EXPECT_FALSE(any_completed({first, second, message("nccl:coalesced", 1, 2), open}));
+  // A message without a batch has no such entry: what is left out is another call.
+  EXPECT_FALSE(any_completed({first, open}));
+  // Nothing is left out: the process has not closed the batch yet.
+  EXPECT_FALSE(any_completed({first, second, {.seq = 1, .state = "scheduled", .record = 2}}));
 }
 
 TEST_F(FlightRecorder, ARankIsNeededAndThePatternFindsIt) {

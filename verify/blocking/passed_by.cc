@@ -150,6 +150,17 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
   return position.step > step || (position.state == State::finished && lacks);
 }
 
+// Whether the rank's last collective of the group came before those that all members' recordings
+// hold, and not just before. It has still to make those in between, so it went past none:
+//
+//   rank 0   150 151 152
+//   rank 1               … 167 168 169      the streams are compared from 167 on
+bool stopped_before_start(const Context& context, const GroupStreams& group, const Stream& own) {
+  if (!own.calls.empty() || own.earlier.empty()) return false;
+  const std::vector<trace::Call>& calls = context.run.ranks[own.rank_index].calls;
+  return calls[own.earlier.back()].seq + std::uint64_t{1} < group.first_seq;
+}
+
 }  // namespace
 
 std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCause& wait) {
@@ -160,9 +171,11 @@ std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCa
     // A replay that takes devices to be slower than they were does not let ranks come to calls that
     // they did issue.
     std::vector<std::uint32_t> deviants = point.missing;
+    const GroupStreams& group = context.groups[point.group];
     std::erase_if(deviants, [&](std::uint32_t r) {
-      const Stream* const own = stream_of(context.groups[point.group], r);
-      return own != nullptr && own->calls.size() > point.instance;
+      const Stream* const own = stream_of(group, r);
+      return own != nullptr &&
+             (own->calls.size() > point.instance || stopped_before_start(context, group, *own));
     });
     // Where one of them went on for a round, the others do not come to the call either.
     if (std::none_of(deviants.begin(), deviants.end(),

@@ -133,6 +133,14 @@ TEST(LateRanks, AreNoFindingWhereTheFilesAreAsOldAsTheWait) {
   EXPECT_THAT(summary(judge_dumps(awaiting(), 20, hung)), StartsWith(kStall));
 }
 
+// A job's first call, or dumps of active calls only: other calls do not show how long one takes.
+TEST(LateRanks, AreNoFindingWithinAMinuteWhereNoCallCompleted) {
+  const std::vector<Calls> ranks = {{{"all_reduce", 20}}, {}, {{"all_reduce", 20}}};
+  EXPECT_EQ(said_of(ranks, 30), kInconclusive);
+  EXPECT_EQ(said_of(ranks, 79), kInconclusive);
+  EXPECT_THAT(said_of(ranks, 81), StartsWith(kStall));
+}
+
 TEST(LateRanks, AreFoundWhereTheOthersWaitedForLongerThanBefore) {
   EXPECT_THAT(said_of(awaiting(), 22), StartsWith(kStall));
   EXPECT_THAT(said_of(awaiting(), 620), StartsWith(kStall));

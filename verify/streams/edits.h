@@ -57,10 +57,6 @@ class Sequence {
   // does not repeat. O(kHistory · kSuffix).
   std::optional<Token> habit(std::size_t i);
 
-  // Whether habit() predicts at i just the call before once more, for want of longer rounds.
-  // O(kHistory · kSuffix).
-  bool is_habit_a_row(std::size_t i) { return find_repetition(i) == 1; }
-
   // Whether a call like this one is among the kHistory calls before i.
   bool seen_before(std::size_t i, const Token& like);
 

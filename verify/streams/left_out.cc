@@ -177,6 +177,8 @@ class LeftOut {
       if (!diverged || *diverged != at_.next_call(few_).call ||
           *diverged != at_.next_call(cursor).call)
         return false;
+      // One rank against many needs a reliable past.
+      if (is_first_round_doubtful(at_.run(), at_.agreement(), at_.next_call(cursor))) return false;
       const auto unusual =
           is_second_unusual(at_.run(), at_.agreement(), at_.next_call(few_), at_.next_call(cursor));
       return unusual && *unusual;

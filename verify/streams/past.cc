@@ -25,14 +25,21 @@ bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace:
 
 namespace {
 
-// The earlier positions whose calls are predicted at `index`: see usual_calls(). `at` gives the
-// call at a position. With `size`, the number of calls, later positions count as well.
+// The positions whose calls are predicted at another one: see usual_calls().
+struct Prediction {
+  std::vector<std::uint32_t> usual;
+  bool doubtful = false;  // see is_first_round_doubtful()
+};
+
+// By the calls before `index`. `at` gives the call at a position. With `size`, the number of calls,
+// later positions count as well.
 template <class At>
-std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::uint32_t index,
-                                     std::uint32_t size = 0) {
+Prediction predict(Agreement& agreement, const At& at, std::uint32_t index,
+                   std::uint32_t size = 0) {
   std::uint32_t longest = 0;
   std::vector<std::uint32_t> usual;
-  if (index == 0) return usual;
+  bool any_earlier = false, any_apart = false;
+  if (index == 0) return {};
   const auto same = [&](std::uint32_t i, std::uint32_t j) {
     return is_same_of_program(agreement, at(i), at(j));
   };
@@ -41,6 +48,14 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
   while (run > 0 && index - run < kHistory && same(run - 1, index - 1)) --run;
   while (end_of_run < size && end_of_run - index < kHistory && same(end_of_run, index - 1))
     ++end_of_run;
+  // Whether the calls from `index` on repeat those before it up to the later position. `length`
+  // calls before the two are known to be equal.
+  const auto goes_on_to = [&](std::uint32_t then, std::uint32_t length) {
+    const std::uint32_t period = then - index;
+    if (period > index) return false;
+    while (length < period && same(index - 1 - length, then - 1 - length)) ++length;
+    return length >= period;
+  };
   const auto look_at = [&](std::uint32_t then) {
     if (then > run && then <= end_of_run) return;
     // The number of equal calls before `index` and before the other position.
@@ -48,27 +63,33 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
     std::uint32_t length = 0;
     while (length < most && same(index - 1 - length, then - 1 - length)) ++length;
     if (length == 0 || length < longest) return;
-    if (length > longest) usual.clear();
+    if (length > longest) {
+      usual.clear();
+      any_earlier = any_apart = false;
+    }
     longest = length;
+    any_earlier |= then < index;
+    any_apart |= then > index && !goes_on_to(then, length);
     const bool known =
         std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) { return same(then, u); });
     if (!known && usual.size() < kMaxUsualCalls) usual.push_back(then);
   };
   for (std::uint32_t back = 1; back < index && back <= kHistory; ++back) {
-    if (longest == kCallsCompared) return usual;  // nothing else can match more
+    if (longest == kCallsCompared) return {usual};  // nothing else can match more
     look_at(index - back);
   }
   for (std::uint32_t then = index + 1; then < size && then - index <= kHistory; ++then) {
     if (longest == kCallsCompared) break;
     look_at(then);
   }
-  return usual;
+  const bool doubtful = !usual.empty() && !any_earlier && (!any_apart || usual.size() > 1);
+  return {std::move(usual), doubtful};
 }
 
 template <class At>
 Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t index,
                    std::uint32_t size = 0) {
-  const std::vector<std::uint32_t> usual = predicted(agreement, at, index, size);
+  const std::vector<std::uint32_t> usual = predict(agreement, at, index, size).usual;
   if (usual.empty()) return Usual::unknown;
   return std::any_of(
              usual.begin(), usual.end(),
@@ -172,8 +193,9 @@ bool mixes_threads(const trace::RankTrace& trace, std::uint32_t call) {
 std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef call) {
   if (mixes_threads(run.ranks[call.rank], call.call)) return {};
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  return predicted(
-      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
+  return predict(
+             agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call)
+      .usual;
 }
 
 std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef call) {
@@ -230,13 +252,23 @@ Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef cal
   return unless_loop_varies(run, agreement, call, usual);
 }
 
+bool is_first_round_doubtful(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  return predict(
+             agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,
+             static_cast<std::uint32_t>(calls.size()))
+      .doubtful;
+}
+
 bool are_both_usual(const trace::Run& run, Agreement& agreement, CallRef one, CallRef other) {
   const auto makes_both = [&](CallRef here, CallRef there) {
     const std::vector<trace::Call>& calls = run.ranks[here.rank].calls;
     if (mixes_threads(run.ranks[here.rank], here.call)) return false;
-    const std::vector<std::uint32_t> usual = predicted(
-        agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, here.call,
-        static_cast<std::uint32_t>(calls.size()));
+    const std::vector<std::uint32_t> usual =
+        predict(
+            agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, here.call,
+            static_cast<std::uint32_t>(calls.size()))
+            .usual;
     const auto has = [&](const trace::Call& call) {
       return std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
         return is_same_of_program(agreement, calls[u], call);
@@ -258,9 +290,11 @@ bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call
       is_same_of_program(agreement, own, others)) {
     return false;
   }
-  const std::vector<std::uint32_t> usual = predicted(
-      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,
-      static_cast<std::uint32_t>(calls.size()));
+  const std::vector<std::uint32_t> usual =
+      predict(
+          agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,
+          static_cast<std::uint32_t>(calls.size()))
+          .usual;
   return usual.size() == 1 && usual[0] > call.call &&
          is_same_of_program(agreement, calls[usual[0]], others);
 }
@@ -275,6 +309,7 @@ struct PastContext {
   std::uint32_t length = 0;
   std::uint32_t back = 0;
   std::uint32_t skipped = 0;  // calls between that sequence and the call
+  bool cut = false;           // the recording begins within such a sequence, which may be longer
 };
 
 // Nothing if no call like this one came before.
@@ -294,21 +329,24 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
     ++skipped;
   if (skipped == kMaxNewCalls || skipped == call.call) skipped = 0;
   std::optional<PastContext> longest;
+  bool cut = false;
   // A call among the skipped ones is of no earlier round.
   for (std::uint32_t back = skipped + 1; back <= call.call && back <= kHistory; ++back) {
     const std::uint32_t then = call.call - back;
     if (!alike(call.call, then)) continue;
-    std::uint32_t length = 0;
-    for (std::uint32_t n = 1; n <= then && n + skipped <= call.call && n <= kCallsCompared; ++n) {
+    std::uint32_t length = 0, n = 1;
+    for (; n <= then && n + skipped <= call.call && n <= kCallsCompared; ++n) {
       const std::uint32_t now = n == 1 ? call.call : call.call - skipped - n + 1;
       if (!in_step_alike(now, then - n + 1)) break;
       if (n > 1 && begins_step(calls, then - n + 1)) ++length;
       if (!alike(call.call - skipped - n, then - n)) break;
       ++length;
     }
+    cut |= n > then && n <= kCallsCompared;
     if (!longest || length > longest->length) longest = PastContext{length, back, skipped};
     if (length >= kCallsCompared) break;
   }
+  if (longest) longest->cut = cut && run.ranks[call.rank].dropped > 0;
   return longest;
 }
 
@@ -495,9 +533,16 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   }
   const auto of_first = context_of(run, agreement, first);
   const auto of_second = context_of(run, agreement, second);
-  // A loop that is left after whole rounds is not left within one.
-  if ((!of_first || !of_second) && leave_after_whole_rounds(run, agreement, first, second))
-    return Expected::unknown;
+  // A loop that is left after whole rounds is not left within one. With a barrier that came only in
+  // other places it is left for something new: barriers are of checkpoints, of evaluations, and of
+  // the end.
+  const auto came_elsewhere = [&](CallRef call, const std::optional<PastContext>& context) {
+    return context && context->length == 0 &&
+           run.tables.op(run.ranks[call.rank].calls[call.call]) == trace::Op::barrier;
+  };
+  const bool any_new = !of_first || !of_second || came_elsewhere(first, of_first) ||
+                       came_elsewhere(second, of_second);
+  if (any_new && leave_after_whole_rounds(run, agreement, first, second)) return Expected::unknown;
   // A new part of the program (a checkpoint) begins after a round. A rank that comes to it within a
   // round left out the rest of that round; otherwise the other rank missed the new part.
   if (of_first && !of_second && is_within_round(run, agreement, first)) return Expected::first;
@@ -531,6 +576,12 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
     const bool most_of_past =
         longer.length >= kCallsCompared || 2 * longer.length > call.call - longer.back;
     if (shorter > 0 && longer.length < 2 * shorter + 2 && !most_of_past) return Expected::unknown;
+    // The other rank's ring may have lost the place where it made its call after as many.
+    const auto [other, context] =
+        is_first ? std::pair(second, *of_second) : std::pair(first, *of_first);
+    const bool begins_later =
+        run.ranks[other.rank].dropped > 0 && other.call < longer.back + longer.length;
+    if (begins_later || context.cut) return Expected::unknown;
     return is_first ? Expected::first : Expected::second;
   }
   const bool new_round = of_first->length == 0 &&

@@ -41,6 +41,13 @@ Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 //   a a c | a a b c | a a b c      after a comes a, by the first two calls; after a a comes b
 Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Whether nothing but later rounds predicts a call here, and not reliably: they go on in different
+// ways, or they belong to the same row of equal rounds, of which this may be one. Two micro-batches
+// before each clipping look like a first step that lacks it:
+//
+//   a b a b c | a b a b c      after a b comes c, or the second micro-batch
+bool is_first_round_doubtful(const trace::Run& run, Agreement& agreement, CallRef call);
+
 // Whether both ranks make, in other rounds, now the one and now the other of these two calls after
 // the same calls: a loss may be averaged every second step. Then earlier rounds alone say nothing.
 //

@@ -75,13 +75,19 @@ class Choice {
     if (const auto p = by_counts()) return p;
     if (const auto p = by_later_rounds()) return p;
     by_habit_ = true;
+    const bool forms_of_one =
+        !differ_in(first, second, kDifferentOp) ||
+        (!differ_in(first, second, kDifferentSize) && has_tensors(first) && has_tensors(second));
     // A loop that ran now more, now less often: nothing tells how often it was to run this time.
     const bool loop_varies = do_counts_vary(first, second);
     const bool new_part = may_be_skip && (may_begin_new_part(first) || may_begin_new_part(second));
     if (!loop_varies && !new_part &&
         !are_both_usual(at_.run(), at_.agreement(), at_.next_call(first), at_.next_call(second))) {
-      const auto p = only([&](std::size_t c) { return follows_habit(c); });
-      if (p && !(rests_on_row(parties_[*p][0]) && repeats_before_other(parties_[*p][0]))) return p;
+      const auto ends_anywhere = [&](std::size_t c) {
+        return only_goes_on(c) && (!forms_of_one || repeats_before_other(c));
+      };
+      if (const auto p = only([&](std::size_t c) { return follows_habit(c) && !ends_anywhere(c); }))
+        return p;
     }
     // If both are forms of one call, the form that the rank used before. Not if a call may be
     // missing: a rank that left out the last call of its first round makes a familiar call next.
@@ -92,7 +98,7 @@ class Choice {
     // A new call that is made again is usual, and one that is not is one too many. A familiar one
     // may just be the last of several in a row. Where one blocks in its call, only the other one
     // has calls after it.
-    const bool other_operations = in_other_operations(first, second);
+    const bool other_operations = differ_in(first, second, kDifferentOp);
     const bool all_go_on = std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
       const std::size_t c = at_.longest(parties_[p]);
       return at_.calls_left(c) > 1 && !at_.was_made_before(c);
@@ -119,7 +125,8 @@ class Choice {
         !comes_next(first, second) && !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {
             return is_of_common_form(c) &&
-                   (!other_operations || (at_.was_made_before(c) && !is_from_new_line(c)));
+                   (!other_operations || (at_.was_made_before(c) && !is_from_new_line(c) &&
+                                          (forms_of_one || !only_goes_on(c))));
           }))
         return p;
     }
@@ -272,10 +279,7 @@ class Choice {
   // Whether the calls differ in what is_of_common_form() looks at. If not, it would favour the rank
   // with more calls.
   bool may_differ_in_commonness(std::size_t a, std::size_t b) {
-    constexpr unsigned kForm = kDifferentOp | kDifferentDtype | kDifferentRedop;
-    const unsigned form =
-        at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
-    return (form & kForm) != 0;
+    return differ_in(a, b, kDifferentOp | kDifferentDtype | kDifferentRedop);
   }
 
   // Whether none of the class's calls before came from the line of the cursor's next call.
@@ -284,6 +288,21 @@ class Choice {
     const std::size_t next = at_.cursors()[cursor].next;
     const trace::StringId line = sequence.location(next);
     return line.value != 0 && !sequence.was_at(next, line);
+  }
+
+  // Whether the cursor's next call is the one before it once more, and such calls came in no other
+  // place: in a first row of them, an evaluation's batches, nothing shows how long it should be. A
+  // row ends with its step.
+  bool only_goes_on(std::size_t cursor) {
+    Sequence& sequence = at_.sequence(cursor);
+    const Token call = at_.next_token(cursor);
+    std::size_t first = at_.cursors()[cursor].next;
+    const auto is_alike = [&](std::size_t i) {
+      return same_call(at_.agreement(), sequence.token(i), call, /*with_step=*/true);
+    };
+    if (first == 0 || !is_alike(first - 1)) return false;
+    while (first > 0 && is_alike(first - 1)) --first;
+    return !sequence.seen_before(first, call);
   }
 
   // Whether `a` makes the next call of `b` right after its own.
@@ -300,10 +319,15 @@ class Choice {
     return one.value != 0 && other.value != 0 && one != other;
   }
 
-  bool in_other_operations(std::size_t a, std::size_t b) {
+  // Whether the next calls differ in one of these (kDifferentOp …).
+  bool differ_in(std::size_t a, std::size_t b, unsigned what) {
     const unsigned form =
         at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
-    return (form & kDifferentOp) != 0;
+    return (form & what) != 0;
+  }
+
+  bool has_tensors(std::size_t cursor) const {
+    return at_.run().tables.signatures[at_.next_token(cursor).signature].op != trace::Op::barrier;
   }
 
   // The one of two largest parties that does what ranks of other groups do where the programs of
@@ -393,12 +417,6 @@ class Choice {
     const bool in_step = !habit || habit->step == trace::kNone || call.step == trace::kNone ||
                          habit->step == call.step;
     return habit && in_step && at_.match(*habit, call);
-  }
-
-  // Whether nothing but a row of equal calls before the cursor's next one predicts it: how long
-  // such a row should be is not known.
-  bool rests_on_row(std::size_t cursor) {
-    return at_.sequence(cursor).is_habit_a_row(at_.cursors()[cursor].next);
   }
 
   // Whether the cursor's next call is the one before once more, and what another party makes

@@ -604,6 +604,20 @@ TEST_F(FlightRecorder, ARankThatIsCallsBehindDidNotGoPastTheCall) {
   }
 }
 
+// Steps of two rounds ab, and c. Rank 2 makes c after one round; the others' rings have lost the
+// place where they went on with the second one.
+TEST_F(FlightRecorder, AManyRanksShorterRingIsNoEvidenceAgainstThem) {
+  const auto judged = [&](const std::string& others, int from) {
+    for (int r = 0; r < 5; ++r)
+      write(r, dump_of(r == 2 ? ring_of("babcabc", 2, 6)
+                              : ring_of(others, from, static_cast<std::size_t>(8 - from)),
+                       5));
+    return first_finding(load());
+  };
+  EXPECT_THAT(judged("cababcabab", 5), testing::EndsWith(" 2"));
+  EXPECT_THAT(judged("abcababcabab", 3), testing::EndsWith(" 2"));
+}
+
 TEST_F(FlightRecorder, AMissingDumpMakesNoMajority) {
   const auto dump = [](bool ahead) {
     std::vector<Entry> entries = {{}, {.seq = 2}};

@@ -146,8 +146,6 @@ class Aligner {
     // Alignments tried on each side of the best guess. The ends are read within moments, so they
     // are only a few messages apart.
     constexpr std::ptrdiff_t kFarthest = 16;
-    // One pair of different sizes is a fault of the program; several mean a wrong alignment.
-    constexpr std::size_t kSlips = 1;
     const std::ptrdiff_t sent = history(ends_.sends);
     const std::ptrdiff_t received = history(ends_.receives);
     const std::ptrdiff_t open_sends = std::ssize(ends_.sends) - sent;
@@ -161,7 +159,7 @@ class Aligner {
                                 : completed_after(ends_.receives, received, ends_.sends, sent,
                                                   open_receives - open_sends);
     const std::ptrdiff_t best = seen_later && !hung_ ? by_end : by_history;
-    if (differing(best) <= kSlips) return best;
+    if (fits(best)) return best;
     // Away from the guess nothing but the sizes speaks for an alignment: they must all agree.
     for (std::ptrdiff_t away = 1; away <= kFarthest; ++away) {
       if (differing(best - away) == 0) return best - away;
@@ -189,17 +187,34 @@ class Aligner {
     return true;
   }
 
+  // Whether the alignment pairs messages that fit each other. One pair of different sizes is a
+  // fault of the program, if another pair fits or both its sides are open; else nothing speaks for
+  // the alignment. Several mean a wrong one.
+  bool fits(std::ptrdiff_t shift) const {
+    const Pairs pairs = pairs_at(shift);
+    if (pairs.differing == 0) return true;
+    return pairs.differing == 1 && (pairs.count > 1 || pairs.open_differing == 1);
+  }
+
   // The number of pairs whose sizes or types differ.
-  std::size_t differing(std::ptrdiff_t shift) const {
+  std::size_t differing(std::ptrdiff_t shift) const { return pairs_at(shift).differing; }
+
+  struct Pairs {
+    std::size_t count = 0, differing = 0;
+    std::size_t open_differing = 0;  // of these, where neither side is done
+  };
+  Pairs pairs_at(std::ptrdiff_t shift) const {
     const std::ptrdiff_t first = std::max<std::ptrdiff_t>(0, shift);
     const std::ptrdiff_t end =
         std::min(std::ssize(ends_.sends), std::ssize(ends_.receives) + shift);
-    std::size_t out = 0;
+    Pairs out;
     for (std::ptrdiff_t i = first; i < end; ++i) {
-      out += message_differs(signature(ends_.sends[static_cast<std::size_t>(i)]),
-                             signature(ends_.receives[static_cast<std::size_t>(i - shift)]))
-                 ? 1U
-                 : 0U;
+      const LoggedMessage& send = ends_.sends[static_cast<std::size_t>(i)];
+      const LoggedMessage& receive = ends_.receives[static_cast<std::size_t>(i - shift)];
+      ++out.count;
+      if (!message_differs(signature(send), signature(receive))) continue;
+      ++out.differing;
+      out.open_differing += !send.done && !receive.done ? 1U : 0U;
     }
     return out;
   }

@@ -604,6 +604,34 @@ TEST_F(FlightRecorder, ARankThatIsCallsBehindDidNotGoPastTheCall) {
   }
 }
 
+// Rank 1 was dumped some messages later than rank 0, and both rings have lost most of them. The two
+// that are left are one message if nothing else than their being the last ones says so.
+TEST_F(FlightRecorder, MessagesThatNothingPairsDoNotDiffer) {
+  const auto sizes_differ = [&](const std::vector<int>& sent, const std::vector<int>& received,
+                                bool completed) {
+    std::vector<Entry> sends, receives;
+    for (const int elements : sent)
+      sends.push_back(message("nccl:send 0->1", 9 + static_cast<int>(sends.size()), 20, elements));
+    for (const int elements : received)
+      receives.push_back(
+          message("nccl:recv 1<-0", 15 + static_cast<int>(receives.size()), 40, elements));
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      if (i + 1 < sends.size()) sends[i].state = "completed";
+      sends[i].record += static_cast<int>(i);
+    }
+    for (std::size_t i = 0; i < receives.size(); ++i) {
+      if (completed || i + 1 < receives.size()) receives[i].state = "completed";
+      receives[i].record += static_cast<int>(i);
+    }
+    write(0, dump_of(sends, 2));
+    write(1, dump_of(receives, 2));
+    return first_finding(load()).starts_with("p2p-size");
+  };
+  EXPECT_FALSE(sizes_differ({64}, {8}, /*completed=*/true));
+  EXPECT_TRUE(sizes_differ({64}, {8}, /*completed=*/false));
+  EXPECT_TRUE(sizes_differ({4, 5, 64}, {4, 5, 8}, /*completed=*/false));
+}
+
 // Steps of two rounds ab, and c. Rank 2 makes c after one round; the others' rings have lost the
 // place where they went on with the second one.
 TEST_F(FlightRecorder, AManyRanksShorterRingIsNoEvidenceAgainstThem) {

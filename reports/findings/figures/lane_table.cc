@@ -169,12 +169,25 @@ std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& 
   return out;
 }
 
+// The number of the first call in the group that the trace may hold. Where it holds none, as a dump
+// of active calls of a rank that waits for nothing, its counters tell.
+std::uint64_t first_kept(const trace::RankTrace& trace, trace::GroupId group) {
+  if (const auto start = trace.first_seq.find(group); start != trace.first_seq.end())
+    return start->second;
+  const auto progress =
+      std::find_if(trace.progress.begin(), trace.progress.end(),
+                   [&](const trace::RankTrace::Progress& p) { return p.group == group; });
+  const bool holds_none =
+      std::none_of(trace.calls.begin(), trace.calls.end(),
+                   [&](const trace::Call& call) { return call.group == group; });
+  return progress == trace.progress.end() || !holds_none ? 0 : progress->enqueued.value_or(0);
+}
+
 // The cells of one rank for the sequence numbers [first, first + count) of a group.
 std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace::Tables& tables,
                                       trace::GroupId group, std::uint64_t first,
                                       std::size_t count) {
-  const auto start = trace.first_seq.find(group);
-  const std::uint64_t offset = start == trace.first_seq.end() ? 0 : start->second;
+  const std::uint64_t offset = first_kept(trace, group);
   std::vector<LaneCell> cells(count);
   std::uint64_t next = offset;  // the number after the rank's last call in this group
   for (const trace::Call& call : trace.calls) {

@@ -125,6 +125,23 @@ TEST(Lanes, ShowsHowEveryStreamStops) {
             "    rank 6        (no trace)\n");
 }
 
+// A dump of active calls of a rank that waits for nothing holds none, but counters.
+TEST(Lanes, CallsThatADumpLeftOutWereMade) {
+  trace::Run run = inline_run({all_reduce(0, "a", 8) + complete(0) + all_reduce(1, "a", 8) +
+                                   complete(1) + all_reduce(2, "a", 8) + kHung,
+                               kHung});
+  const auto row_of_rank_1 = [&] {
+    const std::string picture = lanes(difference_at(2, {1}), run);
+    return picture.substr(picture.find("rank 1"));
+  };
+  EXPECT_EQ(row_of_rank_1(), "rank 1        (never called)\n");
+  trace::RankTrace::Progress counters;
+  counters.group = run.ranks[0].calls[0].group;
+  counters.enqueued = 2;
+  run.ranks[1].progress.push_back(counters);
+  EXPECT_EQ(row_of_rank_1(), "rank 1        (not kept)   (not kept)   (never called)\n");
+}
+
 TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
   const auto issue = [](int id, const char* group) {
     return issue_line(id, group, "all_reduce", {{"in", {{9}}}, {"dtype", "float32"}});

@@ -105,6 +105,16 @@ bool is_open(const Deviation& d) {
          d.deviants.size() != d.reference.size();
 }
 
+// Whether the reference made no call of the group from the deviants' one on, with which that one
+// could have been paired.
+bool pairs_with_nothing(const Context& context, const Deviation& d) {
+  const GroupStreams& group = context.groups[d.group];
+  return std::all_of(d.reference.begin(), d.reference.end(), [&](std::uint32_t r) {
+    const Stream* const stream = stream_of(group, r);
+    return stream == nullptr || stream->calls.size() + group.first_seq <= d.seq;
+  });
+}
+
 std::string usual_why(const Context& context, const Deviation& d) {
   if (is_open(d)) {
     return fmt::format(
@@ -126,6 +136,12 @@ std::string usual_why(const Context& context, const Deviation& d) {
           "order, so from there on every call is paired with the wrong one.{}",
           repeat_sentence(d));
     case Deviation::Kind::extra:
+      if (pairs_with_nothing(context, d)) {
+        return fmt::format(
+            "The others never make that call, so it does not end, and nothing that {} does after "
+            "it begins.",
+            context.describe_ranks(d.deviants));
+      }
       return fmt::format(
           "Without it the sequences agree again. A group's calls are paired by their order, so "
           "from there on every call is paired with the wrong one.{}",

@@ -82,6 +82,22 @@ TEST(Edits, OneMicroBatchMoreIsADifferentAccumulationCount) {
 
 // Rank 0 alone validates: its gathers pair with those of the other's next step, and only what comes
 // later differs.
+// What the report says of an extra call: later calls pair with the wrong ones only where there are
+// such calls.
+TEST(Edits, AnExtraCallThatNobodyElseFollowsPairsWithNothing) {
+  const auto why = [](const std::string& others_then) {
+    const std::string both = "backend nccl; group a 0,1,2; all_reduce n=8 g=a async; ";
+    const std::string other = both + "all_reduce n=8 g=a async open; " + others_then + "hung";
+    const Report report = verify(program(
+        {both + "barrier async open; all_reduce n=8 g=a async open; " + others_then + "hung", other,
+         other}));
+    EXPECT_EQ(report.findings.at(0).rule, RuleId::extra_collective);
+    return report.findings.at(0).why;
+  };
+  EXPECT_THAT(why(""), HasSubstr("The others never make that call, so it does not end"));
+  EXPECT_THAT(why("all_reduce n=4 async open; "), HasSubstr("paired with the wrong one"));
+}
+
 TEST(Edits, CallsThatPairedWithOthersAreToldByTheirLines) {
   const std::string step =
       "all_reduce n=4 at=t.py:9; all_reduce n=4 at=t.py:9; "

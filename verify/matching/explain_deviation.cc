@@ -105,11 +105,12 @@ bool is_open(const Deviation& d) {
          d.deviants.size() != d.reference.size();
 }
 
-// Whether the reference made no call of the group from the deviants' one on, with which that one
+// Whether these ranks made no call of the group from the deviation on, with which the others' one
 // could have been paired.
-bool pairs_with_nothing(const Context& context, const Deviation& d) {
+bool pair_with_nothing(const Context& context, const Deviation& d,
+                       const std::vector<std::uint32_t>& ranks) {
   const GroupStreams& group = context.groups[d.group];
-  return std::all_of(d.reference.begin(), d.reference.end(), [&](std::uint32_t r) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
     const Stream* const stream = stream_of(group, r);
     return stream == nullptr || stream->calls.size() + group.first_seq <= d.seq;
   });
@@ -131,16 +132,22 @@ std::string usual_why(const Context& context, const Deviation& d) {
   }
   switch (d.kind) {
     case Deviation::Kind::missing:
+      if (pair_with_nothing(context, d, d.deviants)) {
+        return fmt::format(
+            "Without {} the call does not end, and nothing that {} {} after it begins.",
+            context.describe_ranks(d.deviants), context.describe_ranks(d.reference),
+            d.reference.size() == 1 ? "does" : "do");
+      }
       return fmt::format(
           "Without that call the sequences agree again. A group's calls are paired by their "
           "order, so from there on every call is paired with the wrong one.{}",
           repeat_sentence(d));
     case Deviation::Kind::extra:
-      if (pairs_with_nothing(context, d)) {
+      if (pair_with_nothing(context, d, d.reference)) {
         return fmt::format(
-            "The others never make that call, so it does not end, and nothing that {} does after "
-            "it begins.",
-            context.describe_ranks(d.deviants));
+            "The others never make that call, so it does not end, and nothing that {} {} after it "
+            "begins.",
+            context.describe_ranks(d.deviants), d.deviants.size() == 1 ? "does" : "do");
       }
       return fmt::format(
           "Without it the sequences agree again. A group's calls are paired by their order, so "
@@ -218,6 +225,12 @@ Finding explain_calls(const Context& context, const Deviation& d) {
   Finding finding = make_finding(rule_of_deviation(d));
   finding.message = difference_sentence(context, d);
   finding.why = usual_why(context, d);
+  // A barrier carries nothing: no gradient is missing.
+  if (finding.rule == RuleId::missing_collective && d.expected.call != kNoCall &&
+      context.run.tables.op(context.call(d.expected)) == trace::Op::barrier) {
+    finding.fix =
+        "make the call on every rank: a condition before it must come out alike on all of them";
+  }
   if (is_open(d)) {
     finding.fix =
         "let all ranks run the branch that makes these calls, also without data for it; or, if "

@@ -82,6 +82,25 @@ TEST(Edits, OneMicroBatchMoreIsADifferentAccumulationCount) {
 
 // Rank 0 alone validates: its gathers pair with those of the other's next step, and only what comes
 // later differs.
+// The same of a call left out. What to do about a barrier is not what helps with gradients.
+TEST(Edits, ACallLeftOutAtTheEndPairsNothingWrongly) {
+  const auto told = [](const std::string& call, const std::string& then) {
+    const std::string both = "backend nccl; group a 0,1,2; all_reduce n=8 g=a async step=0; ";
+    const std::string other =
+        both + call + " async step=0 open; all_reduce n=8 g=a async step=1 open; " + then + "hung";
+    const Report report = verify(
+        program({both + "all_reduce n=8 g=a async step=1 open; " + then + "hung", other, other}));
+    EXPECT_EQ(report.findings.at(0).rule, RuleId::missing_collective);
+    return report.findings.at(0).why + " " + report.findings.at(0).fix;
+  };
+  const std::string barrier = told("barrier", "");
+  EXPECT_THAT(barrier, HasSubstr("Without rank 0 the call does not end"));
+  EXPECT_THAT(barrier, HasSubstr("a condition before it must come out alike"));
+  EXPECT_THAT(told("all_reduce n=6", ""), HasSubstr("with zeros"));
+  EXPECT_THAT(told("all_reduce n=6", "all_reduce n=4 async step=1 open; "),
+              HasSubstr("paired with the wrong one"));
+}
+
 // What the report says of an extra call: later calls pair with the wrong ones only where there are
 // such calls.
 TEST(Edits, AnExtraCallThatNobodyElseFollowsPairsWithNothing) {

@@ -66,6 +66,7 @@ Evidence Context::evidence(CallRef ref, std::string text) const {
   if (ref.call != kNoCall) {
     out.id = call(ref).id;
     out.at = printable(run.tables.str(call(ref).at));
+    if (call(ref).step != trace::kNone) out.step = call(ref).step;
   }
   out.text = std::move(text);
   return out;

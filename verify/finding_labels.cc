@@ -1,8 +1,12 @@
 #include "verify/finding_labels.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -44,8 +48,21 @@ class GroupLabels {
   std::unordered_map<std::string, std::size_t> groups_called_;  // by description
 };
 
+// "all_reduce(loss), step 3" and "all_reduce(loss), step 4", where both would be
+// "all_reduce(loss)".
+void tell_steps_apart(std::vector<Evidence>& evidence) {
+  std::map<std::pair<std::string, std::string>, std::set<std::int32_t>> steps;
+  for (const Evidence& one : evidence)
+    if (one.step) steps[{one.at, one.text}].insert(*one.step);
+  for (Evidence& one : evidence) {
+    const auto same = steps.find({one.at, one.text});
+    if (one.step && same->second.size() > 1) one.text += fmt::format(", step {}", *one.step);
+  }
+}
+
 void label(const Context& context, const GroupLabels& labels, std::vector<Finding>& findings) {
   for (Finding& f : findings) {
+    tell_steps_apart(f.evidence);
     if (!f.group.empty()) f.group_label = labels.of(f.group);
     if (f.seq && !context.run.ranks.empty()) f.number = *f.seq + context.run.ranks[0].first_number;
     for (Elsewhere& other : f.also) other.group_label = labels.of(other.group);

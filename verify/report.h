@@ -17,6 +17,7 @@ struct Evidence {
   std::optional<std::int64_t> id;  // of the call in that rank's trace
   std::string at;                  // source location in the user's program; may be empty
   std::string text;
+  std::optional<std::int32_t> step = {};  // of the call, where known
 };
 
 // The same defect in another group: the same rule at the same line of the program.

@@ -201,6 +201,11 @@ Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t m
                            describe_wait(context, context.where.wait_points[missed]))
              : cause.finding.headline;
   if (raised) advise_about_exception(context, root, cause.finding);
+  if (context.where.positions[root].state == State::killed)
+    cause.finding.fix =
+        "its process is gone: look at the end of its log, and at the logs of the scheduler and of "
+        "the "
+        "kernel (memory, time limit, preemption); the ranks that wait are victims";
   constexpr std::size_t kShown = 4;
   for (const std::uint32_t r : wait.roots) {
     if (cause.finding.evidence.size() >= kShown) break;

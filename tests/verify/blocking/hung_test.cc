@@ -88,5 +88,16 @@ TEST(Hung, LaterStepsShowThatACallIsNotMadeTwice) {
               HasSubstr("culprits=1 "));
 }
 
+// Its process has no stack any more.
+TEST(Hung, OfAKilledRankTheLogsTell) {
+  const auto fix = [](const std::string& end) {
+    return verify(program({"all_reduce n=8; all_reduce n=8 open; hung", "all_reduce n=8; " + end}))
+        .findings.at(0)
+        .fix;
+  };
+  EXPECT_THAT(fix("killed"), HasSubstr("its process is gone"));
+  EXPECT_THAT(fix("hung"), HasSubstr("log and stack"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -95,13 +95,39 @@ bool ends_even_exchange(const Context& context, const Break& broke, std::uint32_
   return like_usual == like_instead;
 }
 
+// Whether later rounds make the same calls as this rank did since its last call like this one, this
+// one included. Over NCCL, where hosts go on, a second round has come to its end by then:
+//
+//   i | a b a b c | a b a b c | a b a b c      the second a after b comes with a past that has c
+//                   ^
+bool round_comes_again(const Context& context, CallRef call) {
+  const std::vector<trace::Call>& calls = context.run.ranks[call.rank].calls;
+  const auto same = [&](std::uint32_t a, std::uint32_t b) {
+    return is_same_of_program(context.agreement, calls[a], calls[b]);
+  };
+  const std::uint32_t oldest = call.call > kLate ? call.call - kLate : 0;
+  std::uint32_t start = call.call;
+  while (start > oldest && same(start - 1, call.call)) --start;  // a row of equal calls is no round
+  while (start > oldest && !same(start - 1, call.call)) --start;
+  if (start == oldest) return false;  // the first of its kind: no round ends here
+  const std::uint32_t round = call.call - start + 1;
+  const auto newest = static_cast<std::uint32_t>(calls.size() - 1);
+  for (std::uint32_t later = call.call + 1; later <= newest && later - call.call <= kLate;
+       ++later) {
+    std::uint32_t alike = 0;
+    while (alike <= round && same(later - alike, call.call - alike)) ++alike;
+    if (alike > round) return true;
+  }
+  return false;
+}
+
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
 // count as one: the last receives of a pipeline's step end one round. Over NCCL the host may be
 // rounds past the call in which its device waits: all of them are looked at.
 //
-// What most of `ranks` did, too, is the program's doing. In a second round, the past is too short
-// to show what is usual.
+// What most of `ranks` did, too, is the program's doing, and so is what the rank does again in
+// later rounds. In a second round, the past is too short to show what is usual.
 std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank,
                                       const std::vector<std::uint32_t>& ranks) {
   const std::uint32_t newest = newest_call(context, rank);
@@ -128,7 +154,7 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
   Usual out = Usual::yes;
   for (std::uint32_t c = first; c <= newest; ++c) {
     const Usual usual = is_usual(context.run, context.agreement, {rank, c});
-    if (usual == Usual::no && !did_most_too(c)) {
+    if (usual == Usual::no && !round_comes_again(context, {rank, c}) && !did_most_too(c)) {
       // The first call of its kind may begin a new part of the program (an evaluation), which the
       // past cannot predict.
       const bool made_before =

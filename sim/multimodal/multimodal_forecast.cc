@@ -136,8 +136,7 @@ std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) co
   struct Loss {
     double share;
     std::string to, remedy, effect;
-    std::vector<std::string>
-        changes;  // parts of the names of those that are the remedy; empty: none
+    std::vector<ChangeKind> changes;  // those that are the remedy; empty: none of them
   };
   const double exchange = exchange_seconds / seconds;
   const std::vector<Loss> losses = {
@@ -150,22 +149,22 @@ std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) co
        "stages of unequal work",
        "pipeline.split: balanced, or another place for the encoders,",
        "evens them out",
-       {"pipeline.split: balanced", " on: "}},
+       {ChangeKind::balanced_split, ChangeKind::encoder_place}},
       {lost.unequal_batches,
        "micro-batches of unequal work",
        "data.arrange: reordered or balanced",
        "evens them out",
-       {"data.arrange: "}},
+       {ChangeKind::reordered_data, ChangeKind::balanced_data}},
       {lost.stragglers,
        "replicas that wait for the one with the most work",
        "data.arrange: balanced",
        "evens them out",
-       {"data.arrange: balanced"}},
+       {ChangeKind::balanced_data}},
       {lost.within_group,
        "ranks of a group that wait for the one with the largest items",
        "data.arrange: reordered",
        "evens them out",
-       {"data.arrange: reordered"}},
+       {ChangeKind::reordered_data}},
       plan.overlapped_gradients
           ? Loss{exchange,
                  "exchanging parameters and gradients for longer than the tasks hide",
@@ -176,15 +175,13 @@ std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) co
                  "gradients summed after the backward pass",
                  "overlap_gradients: true",
                  "hides most of it",
-                 {"overlap_gradients: true"}}};
+                 {ChangeKind::overlapped_gradients}}};
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
   if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
   const auto is_remedy = [&](const Alternative& one) {
     return one.refused.empty() &&
-           std::any_of(most->changes.begin(), most->changes.end(), [&](const std::string& part) {
-             return one.change.find(part) != std::string::npos;
-           });
+           std::find(most->changes.begin(), most->changes.end(), one.kind) != most->changes.end();
   };
   // How sequences are packed makes a difference, too: a change that gives less is no remedy.
   constexpr double kWorthIt = 1.005;
@@ -315,13 +312,15 @@ Result<StepPicture> draw_step(const MultimodalForecast& forecast) {
 namespace {
 
 struct PlanChange {
+  ChangeKind kind;
   std::string what;
   MultimodalPlan plan;
   std::string refused;
 };
 
-void add_change(std::vector<PlanChange>& out, std::string what, MultimodalPlan plan) {
-  PlanChange change{std::move(what), std::move(plan), {}};
+void add_change(std::vector<PlanChange>& out, ChangeKind kind, std::string what,
+                MultimodalPlan plan) {
+  PlanChange change{kind, std::move(what), std::move(plan), {}};
   if (const auto problem = place_encoders(change.plan)) change.refused = problem->error.message;
   out.push_back(std::move(change));
 }
@@ -368,14 +367,17 @@ void add_data_changes(const MultimodalPlan& plan, std::vector<PlanChange>& out) 
     if (to == plan.data.arrangement || plan.data.arrangement == Arrangement::balanced) continue;
     MultimodalPlan changed = plan;
     changed.data.arrangement = to;
-    add_change(out, fmt::format("data.arrange: {}", arrangement_name(to)), std::move(changed));
+    add_change(out,
+               to == Arrangement::balanced ? ChangeKind::balanced_data : ChangeKind::reordered_data,
+               fmt::format("data.arrange: {}", arrangement_name(to)), std::move(changed));
   }
   for (const SequenceFilling to :
        {SequenceFilling::packed, SequenceFilling::padded, SequenceFilling::ragged}) {
     if (to == plan.data.filling) continue;
     MultimodalPlan changed = plan;
     changed.data.filling = to;
-    add_change(out, fmt::format("data.sequences: {}", filling_name(to)), std::move(changed));
+    add_change(out, ChangeKind::filling, fmt::format("data.sequences: {}", filling_name(to)),
+               std::move(changed));
   }
 }
 
@@ -384,12 +386,13 @@ void add_llm_changes(const MultimodalPlan& plan, std::vector<PlanChange>& out) {
   if (plan.llm.plan.pipeline > 1 && plan.llm.plan.chunks == 1 && !plan.balanced_split) {
     MultimodalPlan changed = plan;
     changed.balanced_split = true;
-    add_change(out, "pipeline.split: balanced", std::move(changed));
+    add_change(out, ChangeKind::balanced_split, "pipeline.split: balanced", std::move(changed));
   }
   if (!plan.overlapped_gradients) {
     MultimodalPlan changed = plan;
     changed.overlapped_gradients = true;
-    add_change(out, "overlap_gradients: true", std::move(changed));
+    add_change(out, ChangeKind::overlapped_gradients, "overlap_gradients: true",
+               std::move(changed));
   }
 }
 
@@ -417,13 +420,14 @@ void add_encoder_changes(const MultimodalForecast& f, std::vector<PlanChange>& o
   for (const EncoderPlace to : {EncoderPlace::first_stage, EncoderPlace::every_gpu}) {
     if (to == plan.encoders[0].place) continue;
     if (std::optional<MultimodalPlan> changed = with_encoders_on(to, plan))
-      add_change(out, fmt::format("encoders on: {}", place_name(to)), std::move(*changed));
+      add_change(out, ChangeKind::encoder_place, fmt::format("encoders on: {}", place_name(to)),
+                 std::move(*changed));
   }
   if (plan.encoders[0].place != EncoderPlace::own_gpus)
     if (std::optional<MultimodalPlan> changed = disaggregated(f)) {
       std::string what = fmt::format("{} on: own_gpus, {} of {}", printable(plan.encoders[0].name),
                                      changed->encoders[0].gpus, plan.gpus);
-      add_change(out, std::move(what), std::move(*changed));
+      add_change(out, ChangeKind::encoder_place, std::move(what), std::move(*changed));
     }
   const auto is_split = [](const EncoderTower& tower) {
     return tower.layout.tensor > 1 && tower.place != EncoderPlace::own_gpus;
@@ -432,12 +436,13 @@ void add_encoder_changes(const MultimodalForecast& f, std::vector<PlanChange>& o
     MultimodalPlan changed = plan;
     for (EncoderTower& tower : changed.encoders)
       if (is_split(tower)) tower.layout.tensor = 1;
-    add_change(out, "encoders' tensor: 1, data parallel in the group", std::move(changed));
+    add_change(out, ChangeKind::encoder_layout, "encoders' tensor: 1, data parallel in the group",
+               std::move(changed));
   }
   if (f.divergence) {
     MultimodalPlan changed = plan;
     for (EncoderTower& tower : changed.encoders) tower.dummy = true;
-    add_change(out, "without_items: dummy", std::move(changed));
+    add_change(out, ChangeKind::dummy_items, "without_items: dummy", std::move(changed));
   }
 }
 
@@ -449,14 +454,24 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
   return out;
 }
 
-Alternative row_of(std::string change, const MultimodalForecast& f, double hang_probability) {
-  return {std::move(change), {},           f.seconds,           f.mfu,
-          f.lost.total(),    f.need.bytes, f.tokens_per_second, f.need.missing() == 0,
-          hang_probability};
+Alternative row_of(ChangeKind kind, std::string change, const MultimodalForecast& f,
+                   double hang_probability) {
+  Alternative out;
+  out.kind = kind;
+  out.change = std::move(change);
+  out.seconds = f.seconds;
+  out.mfu = f.mfu;
+  out.lost = f.lost.total();
+  out.memory_bytes = f.need.bytes;
+  out.tokens_per_second = f.tokens_per_second;
+  out.fits = f.need.missing() == 0;
+  out.hang_probability = hang_probability;
+  return out;
 }
 
-Alternative refused_row(std::string change, std::string why) {
+Alternative refused_row(ChangeKind kind, std::string change, std::string why) {
   Alternative out;
+  out.kind = kind;
   out.change = std::move(change);
   out.refused = std::move(why);
   return out;
@@ -479,19 +494,20 @@ std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
                                   forecast.dealt ? *forecast.dealt : nothing);
   const auto forecasts = forecast_each(possible, forecast.calibration);
   std::vector<Alternative> out = {
-      row_of("as planned", forecast, probability_of(forecast.divergence))};
+      row_of(ChangeKind::none, "as planned", forecast, probability_of(forecast.divergence))};
   std::size_t next = 0;
   for (const PlanChange& change : changes) {
     if (!change.refused.empty()) {
-      out.push_back(refused_row(change.what, change.refused));
+      out.push_back(refused_row(change.kind, change.what, change.refused));
       continue;
     }
     const Result<std::optional<ModalityDivergence>>& hangs = checked[next];
     const Result<MultimodalForecast>& f = forecasts[next++];
     if (f && hangs)
-      out.push_back(row_of(change.what, *f, probability_of(*hangs)));
+      out.push_back(row_of(change.kind, change.what, *f, probability_of(*hangs)));
     else
-      out.push_back(refused_row(change.what, f ? hangs.error().message : f.error().message));
+      out.push_back(
+          refused_row(change.kind, change.what, f ? hangs.error().message : f.error().message));
   }
   // Stable: on a tie, the order above.
   std::stable_sort(out.begin(), out.end(), [](const Alternative& a, const Alternative& b) {

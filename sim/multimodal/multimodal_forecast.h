@@ -7,6 +7,7 @@
 // with steps of equal work: see LostTime.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,10 +54,24 @@ struct PlaceMemory {
   double total() const;
 };
 
+// What an alternative changes.
+enum class ChangeKind : std::uint8_t {
+  none,  // as planned
+  reordered_data,
+  balanced_data,
+  filling,  // of sequences
+  balanced_split,
+  overlapped_gradients,
+  encoder_place,
+  encoder_layout,
+  dummy_items,
+};
+
 // The same job planned in another way, one change each: how sequences are arranged and filled,
 // where encoders run, how they are cut.
 struct Alternative {
-  std::string change;
+  ChangeKind kind = ChangeKind::none;
+  std::string change;   // in words: "data.arrange: balanced"
   std::string refused;  // why it cannot be; empty: it can
   double seconds = 0, mfu = 0, lost = 0, memory_bytes = 0, tokens_per_second = 0;
   bool fits = true;

@@ -402,19 +402,19 @@ TEST(Towers, AdviceIsWhatHelpedWhereItWasTried) {
   f.lost = {};
   f.lost.stragglers = 0.2;
   f.exchange_seconds = 0;
-  const auto tried = [&](const std::string& change, double times) {
+  const auto tried = [&](ChangeKind kind, double times) {
     Alternative out;
-    out.change = change;
+    out.kind = kind;
     out.tokens_per_second = times * f.tokens_per_second;
     return std::vector<Alternative>{out};
   };
   const std::string lost = "most is lost to replicas that wait for the one with the most work";
-  EXPECT_EQ(f.reason(tried("data.arrange: balanced", 1.2)),
+  EXPECT_EQ(f.reason(tried(ChangeKind::balanced_data, 1.2)),
             lost + "; data.arrange: balanced evens them out (20 % of the GPUs' time)");
-  EXPECT_EQ(f.reason(tried("data.arrange: balanced", 1)),
+  EXPECT_EQ(f.reason(tried(ChangeKind::balanced_data, 1)),
             lost + "; data.arrange: balanced gives no more tokens/s here (20 % of the GPUs' time)");
-  EXPECT_EQ(f.reason(tried("data.sequences: packed", 2)), lost + " (20 % of the GPUs' time)");
-  std::vector<Alternative> refused = tried("data.arrange: balanced", 2);
+  EXPECT_EQ(f.reason(tried(ChangeKind::filling, 2)), lost + " (20 % of the GPUs' time)");
+  std::vector<Alternative> refused = tried(ChangeKind::balanced_data, 2);
   refused.front().refused = "too many";
   EXPECT_EQ(f.reason(refused), lost + " (20 % of the GPUs' time)");
   // What no change covers is advised as it is.
@@ -446,6 +446,7 @@ TEST(Towers, AlternativesAreAsIfForecastAlone) {
   };
   std::size_t compared = 0;
   for (const Alternative& row : alternatives(forecast(text))) {
+    EXPECT_EQ(row.kind == ChangeKind::none, row.change == "as planned") << row.change;
     const auto change = changes.find(row.change);
     if (change == changes.end()) continue;
     MultimodalPlan plan = *planned;

@@ -33,7 +33,6 @@
 #include "trace/formats/flight_recorder/dump_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,6 +45,7 @@
 #include "base/text.h"
 #include "trace/formats/flight_recorder/dump_frames.h"
 #include "trace/formats/flight_recorder/dump_groups.h"
+#include "trace/formats/flight_recorder/dump_signatures.h"
 #include "trace/formats/flight_recorder/names.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -67,7 +67,8 @@ class DumpReader {
         visits_(file.bytes.size()),
         names_(tree, tables),
         groups_(tree, visits_, names_, tables, trace_),
-        frames_(tree, visits_, tables) {}
+        frames_(tree, visits_, tables),
+        signatures_(tree, visits_, names_, tables) {}
 
   Result<RankTrace> read() {
     trace_.source = file_.name;
@@ -395,7 +396,7 @@ class DumpReader {
     } else if (p2p) {
       return lose("a point-to-point entry that is neither send nor recv");
     }
-    call.signature = signature(entry, operation);
+    call.signature = signatures_.of(entry, operation);
     const DumpFrames::Location location = frames_.location(tree_.items(entry[DumpKey::frames]));
     call.at = location.at;
     call.stack = location.stack;
@@ -517,95 +518,6 @@ class DumpReader {
     return fits || state.own == kNone || state.own == own;
   }
 
-  // The types of one side.
-  NameListId types_of(const Value& dtypes) {
-    const auto items = tree_.items(dtypes);
-    if (items.empty() || !visits_.spend(items.size())) return {};
-    scratch_types_.clear();
-    for (const Value& v : items) scratch_types_.push_back(names_.dtype(v));
-    return tables_.name_lists.intern(scratch_types_);
-  }
-
-  // Entries repeat each other, since each step makes the same calls: what an entry says is looked
-  // up first, and made a signature only where it is new. O(1) where its parts are those of an
-  // earlier entry, otherwise O(sizes).
-  SignatureId signature(const DumpEntry& entry, const Operation& operation) {
-    const SaidParts parts = {entry[DumpKey::profiling_name], entry[DumpKey::input_sizes],
-                             entry[DumpKey::output_sizes], entry[DumpKey::input_dtypes],
-                             entry[DumpKey::output_dtypes]};
-    auto& [known_parts, known_signature] = by_parts_[parts[1].number() % by_parts_.size()];
-    if (known_signature != SignatureId{} && known_parts == parts) return known_signature;
-    const SaidId id = said_.intern(said_of(entry));
-    if (id.value >= signatures_.size()) signatures_.resize(said_.size());
-    SignatureId& known = signatures_[id.value];
-    if (known == SignatureId{}) known = make_signature(entry, operation);
-    known_parts = parts;
-    known_signature = known;
-    return known;
-  }
-
-  // What a signature is made of, as one list: the name, the dimensions and the types, by their
-  // numbers in the tree.
-  const IntList& said_of(const DumpEntry& entry) {
-    // Below any number of a string; a dimension below 0 is no dimension, whatever it is.
-    constexpr std::int64_t kNothing = -1, kEndOfTensor = -2, kEndOfSide = -3;
-    const auto number_of = [](const Value& v) {
-      return v.is(ValueKind::string) ? std::int64_t{v.number()} : kNothing;
-    };
-    IntList& out = scratch_said_;
-    out.assign(1, number_of(entry[DumpKey::profiling_name]));
-    for (const DumpKey side : {DumpKey::input_sizes, DumpKey::output_sizes}) {
-      for (const Value& tensor : tree_.items(entry[side])) {
-        const auto dims = tree_.items(tensor);
-        if (!visits_.spend(dims.size() + 1)) break;
-        for (const Value& dim : dims) out.push_back(std::max(dim.integer(kNothing), kNothing));
-        out.push_back(kEndOfTensor);
-      }
-      out.push_back(kEndOfSide);
-    }
-    for (const DumpKey side : {DumpKey::input_dtypes, DumpKey::output_dtypes}) {
-      const auto types = tree_.items(entry[side]);
-      if (!visits_.spend(types.size())) break;
-      for (const Value& type : types) out.push_back(number_of(type));
-      out.push_back(kEndOfSide);
-    }
-    return out;
-  }
-
-  SignatureId make_signature(const DumpEntry& entry, const Operation& operation) {
-    Signature s;
-    s.op = operation.op;
-    if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
-    if (operation.op == Op::barrier) return tables_.make_signature(s);
-    s.in = shapes(entry[DumpKey::input_sizes]);
-    s.out = shapes(entry[DumpKey::output_sizes]);
-    if (operation.op == Op::gather || operation.op == Op::scatter) {
-      // The root alone has both sides, so one side is left out for all: otherwise the root's
-      // signature would differ from the others'.
-      if (operation.op == Op::gather) s.out = {};
-      if (operation.op == Op::scatter) s.in = {};
-    }
-    s.dtypes = types_of(entry[DumpKey::input_dtypes]);
-    if (s.dtypes == NameListId{}) s.dtypes = types_of(entry[DumpKey::output_dtypes]);
-    return tables_.make_signature(s);
-  }
-
-  // The tensors' dimensions, each tensor ended by -1: [[4, 8], [32]] becomes 4 8 -1 32 -1.
-  IntListId shapes(const Value& sizes) {
-    IntList& flat = scratch_sizes_;
-    flat.clear();
-    for (const Value& tensor : tree_.items(sizes)) {
-      if (!visits_.spend(tree_.items(tensor).size() + 1)) return {};
-      for (const Value& dim : tree_.items(tensor)) {
-        const std::int64_t d = dim.integer(-1);
-        if (d < 0) return {};
-        flat.push_back(d);
-      }
-      flat.push_back(-1);
-    }
-    return flat.empty() ? IntListId{} : tables_.int_lists.intern(flat);
-  }
-
   static constexpr std::size_t kBytesPerEntry = 64;  // at least: an entry has twenty keys
   static constexpr std::size_t kEventsPerEntry = 3;  // issue, start, complete
 
@@ -618,6 +530,7 @@ class DumpReader {
   TraceBuilder builder_{trace_};
   DumpGroups groups_;
   DumpFrames frames_;
+  DumpSignatures signatures_;
   std::int64_t next_id_ = 0;
   std::size_t lost_ = 0;  // entries from which no call was made, and that no gap shows
   std::int32_t next_batch_ = 0;
@@ -626,15 +539,6 @@ class DumpReader {
   std::int64_t last_record_ = -1;      // only where it does: the last entry's record_id …
   DumpGroup* newest_batch_ = nullptr;  // … and the group of its call, if it is a message
   bool only_gloo_ = true;
-  using SaidId = StrongId<struct SaidTag, std::uint32_t>;
-  Interner<IntList, SaidId, IntListHash> said_;
-  std::vector<SignatureId> signatures_;  // by SaidId; the empty one: not made yet
-  // The same by the values that say it, of which entries of a pickle share many (RepeatedDicts).
-  // Where two have one place, the later one stays.
-  using SaidParts = std::array<Value, 5>;
-  std::array<std::pair<SaidParts, SignatureId>, 256> by_parts_{};
-  std::vector<StringId> scratch_types_;
-  IntList scratch_sizes_, scratch_said_;
 };
 
 }  // namespace

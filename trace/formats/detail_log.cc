@@ -42,6 +42,7 @@ constexpr std::string_view kFingerprint = " is running collective: CollectiveFin
 
 struct LoggedFingerprint {
   std::int64_t seq = 0;
+  std::int64_t counted = kNone;  // what the message says; older versions say nothing
   std::string op, dtype;
   std::optional<std::vector<std::int64_t>> shape;
   int line = 0;
@@ -54,6 +55,7 @@ std::optional<LoggedFingerprint> parse(std::string_view text) {
   const std::string_view op = word_after(text, "OpType=");
   if (op.empty() || op.size() > 64) return std::nullopt;
   out.seq = seq && *seq > 0 && *seq < INT32_MAX ? *seq : 1;
+  out.counted = seq.value_or(kNone);
   out.op = op;
   constexpr std::string_view kShape = "TensorShape=";
   const std::size_t begin = text.find(kShape);
@@ -83,8 +85,12 @@ class DetailLogReader {
                    {file_.name},
                    "PyTorch writes it with TORCH_DISTRIBUTED_DEBUG=DETAIL"};
     }
+    const std::string only_numbers = differ_in_numbers_alone();
     std::vector<RankTrace> out;
-    for (const auto& [rank, call] : calls_) out.push_back(trace_of(rank, call));
+    for (const auto& [rank, call] : calls_) {
+      out.push_back(only_numbers.empty() ? trace_of(rank, call) : silent(rank, call));
+      out.back().inconclusive = only_numbers;
+    }
     for (const int line : damaged_) {
       out.front().add_damage("a message about mismatched collectives that is cut off", line);
     }
@@ -114,15 +120,40 @@ class DetailLogReader {
     if (taken < 2) damaged_.push_back(number);
   }
 
-  RankTrace trace_of(Rank rank, const LoggedFingerprint& fingerprint) {
+  // What is said of ranks that make the same call, by PyTorch's numbers of it; empty where they
+  // make different ones. The ranks that the messages do not name are there, too: all were compared.
+  std::string differ_in_numbers_alone() const {
+    const LoggedFingerprint& first = calls_.begin()->second;
+    bool numbers_differ = false;
+    std::vector<std::string> said;
+    for (const auto& [rank, call] : calls_) {
+      if (call.op != first.op || call.dtype != first.dtype || call.shape != first.shape) return "";
+      numbers_differ |= call.counted != first.counted;
+      said.push_back(fmt::format("{} by rank {}", call.counted, rank.value));
+    }
+    if (!numbers_differ) return "";
+    return fmt::format(
+        "PyTorch ended ranks that make the same call ({}) because it had counted different numbers "
+        "of calls before it ({}): one of them made a call less or more before, or sent messages, "
+        "or PyTorch counts wrongly (it does so before a barrier in DETAIL mode)",
+        first.op, join_and(said, 4));
+  }
+
+  // The trace of a rank without its call.
+  RankTrace silent(Rank rank, const LoggedFingerprint& fingerprint) const {
     RankTrace trace;
     trace.rank = rank;
     trace.world_size = rank.value + 1;
     trace.source = file_.name;
     trace.backend = "nccl";
     trace.first_number = 1;
-    trace.end = End::hung;  // PyTorch raises before it issues the call
     trace.dropped = static_cast<std::uint64_t>(fingerprint.seq - 1);
+    return trace;
+  }
+
+  RankTrace trace_of(Rank rank, const LoggedFingerprint& fingerprint) {
+    RankTrace trace = silent(rank, fingerprint);
+    trace.end = End::hung;  // PyTorch raises before it issues the call
     Signature s;
     const std::optional<Op> op = op_from_torch(fingerprint.op);
     set_op(s, op, fingerprint.op, tables_);

@@ -52,6 +52,21 @@ TEST(DetailLog, OfTwoRanksNobodyIsSingledOut) {
               HasSubstr("op-mismatch world#0 by"));
 }
 
+TEST(DetailLog, NumbersAloneShowNoFault) {
+  // PyTorch's own, of a barrier: https://github.com/pytorch/pytorch/issues/148976
+  const std::string log =
+      detail_message(1, "CollectiveFingerPrint(SequenceNumber=1OpType=BARRIER)", 2,
+                     "CollectiveFingerPrint(SequenceNumber=0OpType=BARRIER)");
+  const std::string said = judged(run_of(detail_log_format(), {{"job.log", log}}));
+  EXPECT_THAT(said, HasSubstr("inconclusive"));
+  const auto run = run_of(detail_log_format(), {{"job.log", log}});
+  EXPECT_THAT(run.ranks[0].inconclusive, HasSubstr("1 by rank 1 and 0 by rank 2"));
+  // Where the calls differ, too, the numbers change nothing.
+  const std::string other =
+      detail_message(0, fingerprint(7, "ALLREDUCE", "10"), 1, fingerprint(6, "BROADCAST", "10"));
+  EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", other}})), HasSubstr("op-mismatch"));
+}
+
 TEST(DetailLog, SurvivesDamage) {
   survives_damage(detail_log_format(), detail_message(0, fingerprint(7, "ALLREDUCE", "10, 2"), 1,
                                                       fingerprint(7, "BROADCAST", "10")));

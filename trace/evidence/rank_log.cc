@@ -128,19 +128,14 @@ class RankLogReader {
 
   FileEvidence read() {
     LogLines lines(file_.bytes);
-    std::string wrapped;
-    while (const auto line = lines.next()) {
-      number_ = lines.number();
-      const std::string_view plain = plain_text(*line, plain_);
-      if (is_wrapped_watchdog_line(plain)) {
-        wrapped = plain;
-      } else if (!wrapped.empty()) {
-        take(fmt::format("{} {}", std::exchange(wrapped, {}), plain));
-      } else {
-        take(plain);
-      }
-    }
-    if (!wrapped.empty()) take(wrapped);
+    WatchdogLineJoiner joiner;
+    const auto take_line = [&](std::string_view line, int number) {
+      number_ = number;
+      take(line);
+    };
+    while (const auto line = lines.next())
+      joiner.add(plain_text(*line, plain_), lines.number(), take_line);
+    joiner.finish(take_line);
     if (failed_call_) end_failed_call();
     note_output();
     add_failed_process();

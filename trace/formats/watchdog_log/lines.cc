@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/word_search.h"
 #include "trace/formats/log_lines.h"
 
 namespace lockstep::trace {
@@ -12,6 +13,14 @@ namespace lockstep::trace {
 namespace {
 
 constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: ";
+// The beginnings of messages, as far as a line that is wrapped after them still has them …
+constexpr std::string_view kTimedOut = "Watchdog caught collective operation timeout:";
+constexpr std::string_view kDetected = "Exception (either an error or timeout) detected";
+constexpr std::string_view kFailure = "failure detected by watchdog at work sequence id:";
+constexpr std::string_view kNumberAlone = "Timeout at NCCL work:";
+// … and the end of all but the first.
+constexpr std::string_view kLastCompleted = "ast completed work: ";
+constexpr std::string_view kLastCompletedNccl = "ast completed NCCL work: ";
 constexpr std::string_view kTerminated = "watchdog thread terminated with exception: ";
 
 // [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE,
@@ -57,7 +66,7 @@ std::optional<WatchdogProgress> progress_in(std::string_view line) {
   // Without the first letter, which some versions write as a capital.
   out.enqueued = either(line, "ast enqueued work: ", "ast enqueued NCCL work: ");
   out.started = either(line, "ast started work: ", "ast started NCCL work: ");
-  out.completed = either(line, "ast completed work: ", "ast completed NCCL work: ");
+  out.completed = either(line, kLastCompleted, kLastCompletedNccl);
   if (!out.enqueued && !out.completed) return std::nullopt;
   auto failed = either(line, "at work sequence id: ", "by watchdog at work: ");
   if (!failed) failed = number_after(line, "Timeout at NCCL work: ");
@@ -129,10 +138,83 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
   return out;
 }
 
-bool is_wrapped_watchdog_line(std::string_view line) {
-  while (line.ends_with(' ')) line.remove_suffix(1);
-  return line.ends_with("Watchdog caught collective operation timeout:") ||
-         line.ends_with("Exception (either an error or timeout) detected");
+namespace {
+
+// The file that writes the watchdog's messages stands before them; other libraries quote them.
+bool may_begin_message(std::string_view line) {
+  static const WordSearch search({"ProcessGroupNCCL", "Watchdog caught collective"});
+  return search.occurs_in(line);
+}
+
+// "[rank2]:[E424 …] [PG ID 0 PG GU", "[rank2]:[E424 …] [Rank 2] Watchdog c".
+bool ends_before_message(std::string_view line) {
+  std::string_view rest = line.substr(line.rfind(']') + 1);
+  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(' ')));
+  const auto is_beginning_of = [&](std::string_view sign) { return sign.starts_with(rest); };
+  return rest.starts_with('[') || is_beginning_of(kTimedOut) || is_beginning_of(kDetected) ||
+         is_beginning_of(kNumberAlone) || is_beginning_of(kFailure);
+}
+
+}  // namespace
+
+bool WatchdogLineJoiner::is_wrapped(std::string_view line) {
+  if (!may_begin_message(line)) return false;  // nearly all lines
+  if (const std::size_t at = line.find(kTimedOut); at != kNpos)
+    return line.find(") ran ", at) == kNpos;
+  const bool tells_progress = line.find(kDetected) != kNpos || line.find(kNumberAlone) != kNpos ||
+                              line.find(kFailure) != kNpos;
+  return tells_progress ? !either(line, kLastCompleted, kLastCompletedNccl)
+                        : ends_before_message(line);
+}
+
+// How much a line tells; 0: it is none of the watchdog's, or it is cut off.
+std::size_t WatchdogLineJoiner::told_by(std::string_view line) {
+  const auto parsed = parse_watchdog_line(line);
+  if (!parsed || parsed->cut) return 0;
+  const WatchdogProgress progress = parsed->progress.value_or(WatchdogProgress{});
+  return (parsed->timeout ? 1U : 0U) + (progress.failed != kNone ? 1U : 0U) +
+         (progress.enqueued ? 1U : 0U) + (progress.completed ? 1U : 0U);
+}
+
+std::span<const WatchdogLineJoiner::Line> WatchdogLineJoiner::join(std::string_view line,
+                                                                   int number) {
+  // A console of 80 columns makes three lines of the longest message.
+  constexpr std::size_t kMostLines = 4;
+  static const WordSearch prefixes({"[rank", "ProcessGroupNCCL"});
+  const bool goes_on = !wrapped_.empty() && !prefixes.occurs_in(line);
+  if (goes_on) {
+    std::string in_word, between_words;
+    for (const auto& [text, of] : wrapped_) {
+      in_word += text;
+      between_words += text + " ";
+    }
+    in_word += line;
+    between_words += line;
+    // Of a break in a word, the other reading may look like a message that tells less.
+    constexpr std::size_t kAllOfProgress = 3;
+    const std::size_t told = is_wrapped(in_word) ? 0 : told_by(in_word);
+    const std::size_t told_otherwise = is_wrapped(between_words) ? 0 : told_by(between_words);
+    if (told > 0 || told_otherwise >= (is_wrapped(in_word) ? kAllOfProgress : 1)) {
+      wrapped_.clear();
+      return keep({{std::move(told >= told_otherwise ? in_word : between_words), number}});
+    }
+    if (wrapped_.size() + 1 < kMostLines) {
+      wrapped_.emplace_back(line, number);
+      return {};
+    }
+  }
+  std::vector<Line> ready = std::exchange(wrapped_, {});
+  if (is_wrapped(line)) {
+    wrapped_.emplace_back(line, number);
+  } else {
+    ready.emplace_back(line, number);
+  }
+  return keep(std::move(ready));
+}
+
+std::span<const WatchdogLineJoiner::Line> WatchdogLineJoiner::keep(std::vector<Line> lines) {
+  if (lines.empty()) return {};
+  return handed_out_.emplace_back(std::move(lines));
 }
 
 std::string_view after_rank_prefix(std::string_view line) {

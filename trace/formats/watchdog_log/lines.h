@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "trace/ids.h"
 
@@ -49,8 +53,40 @@ struct WatchdogLine {
 // Parses a line. Nothing where it is not one of the watchdog's. The views point into `line`.
 std::optional<WatchdogLine> parse_watchdog_line(std::string_view line);
 
-// Whether a message goes on in the next line, as consoles and collectors of logs wrap it.
-bool is_wrapped_watchdog_line(std::string_view line);
+// Makes whole again what consoles and collectors of logs wrapped, in a word or between two:
+//
+//   [rank2]:[E424 …] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpTy
+//   pe=BROADCAST, NumelIn=112, …) ran for 1800010 milliseconds before timing out.
+//
+// Lines that do not make one come out as they went in.
+class WatchdogLineJoiner {
+ public:
+  // Calls take(line, number) for each line that is whole, if more is no longer to come of it. A
+  // view of `line` itself is as good as `line`; others stay valid as long as the joiner does.
+  template <class Take>
+  void add(std::string_view line, int number, Take&& take) {
+    if (wrapped_.empty() && !is_wrapped(line)) return take(line, number);  // nearly all
+    for (const auto& [text, of] : join(line, number)) take(std::string_view(text), of);
+  }
+  // At the end of the text.
+  template <class Take>
+  void finish(Take&& take) {
+    for (const auto& [text, of] : keep(std::exchange(wrapped_, {})))
+      take(std::string_view(text), of);
+  }
+
+ private:
+  using Line = std::pair<std::string, int>;  // with its number
+
+  // Whether the line begins a message and does not end it.
+  static bool is_wrapped(std::string_view line);
+  static std::size_t told_by(std::string_view line);
+  std::span<const Line> join(std::string_view line, int number);
+  std::span<const Line> keep(std::vector<Line> lines);
+
+  std::vector<Line> wrapped_;                 // the beginning of a message, and what followed it
+  std::deque<std::vector<Line>> handed_out_;  // so that views into them stay valid
+};
 
 // The text after PyTorch's prefix: "[rank1]: ValueError: no more batches" gives "ValueError: no
 // more batches". Empty where the line has no such prefix. Keeps indentation.

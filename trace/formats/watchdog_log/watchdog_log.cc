@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -97,28 +96,20 @@ class WatchdogLogReader {
     DesyncReports reports;
     static const WordSearch search(
         {"atchdog", "NCCL work: ", "enqueued work: ", "[rank", DesyncReports::kBegin});
-    std::string_view previous;
-    while (const auto line = lines.next()) {
-      const bool may_tell = search.occurs_in(*line);  // most lines are other ones
-      reports.take(*line, may_tell);
-      const std::string_view before = std::exchange(previous, *line);
-      if (!may_tell && !is_wrapped_watchdog_line(before)) continue;
-      auto parsed = parse_watchdog_line(*line);
-      if (is_wrapped_watchdog_line(before) && line->find("[rank") == std::string_view::npos) {
-        joined_.push_back(fmt::format("{} {}", before, *line));
-        if (const auto whole = parse_watchdog_line(joined_.back()); whole && !whole->cut)
-          parsed = whole;
-      }
-      if (parsed && parsed->cut && is_wrapped_watchdog_line(*line)) continue;  // with the next line
-      if (parsed) {
+    WatchdogLineJoiner joiner;
+    const auto take_line = [&](std::string_view line, int number) {
+      const bool may_tell = search.occurs_in(line);  // most lines are other ones
+      reports.take(line, may_tell);
+      if (!may_tell) return;
+      if (const auto parsed = parse_watchdog_line(line)) {
         any = true;
-        take(*parsed, lines.number());
-      } else if (line->find("[rank") != std::string_view::npos) {
-        take_traceback(*line);
+        take(*parsed, number);
+      } else if (line.find("[rank") != std::string_view::npos) {
+        take_traceback(line);
       }
-    }
-    if (is_wrapped_watchdog_line(previous))
-      lose("a message of the watchdog that is cut off", lines.number());
+    };
+    while (const auto line = lines.next()) joiner.add(*line, lines.number(), take_line);
+    joiner.finish(take_line);
     if (held_) take_whole(*held_, lines.number());
     for (const auto& [group, report] : reports.groups()) take_report(group, report);
     if (!any && ranks_.empty()) {
@@ -127,6 +118,9 @@ class WatchdogLogReader {
                    "it says \"Watchdog caught collective operation timeout\""};
     }
     if (size_ == 0) size_ = size_by_elements();
+    // A rank that wrote other lines alone belongs to the job, too.
+    if (size_ == 0 && !ranks_.empty() && highest_ > ranks_.rbegin()->first.value)
+      size_ = highest_ + 1;
     std::vector<RankTrace> out;
     for (auto& [rank, one] : ranks_) out.push_back(finish(rank, one));
     if (out.empty()) {
@@ -307,6 +301,7 @@ class WatchdogLogReader {
   //   [rank1]: ValueError: no more batches                 not indented: the exception
   void take_traceback(std::string_view line) {
     const std::optional<Rank> rank = rank_in_prefix(line);
+    if (rank) highest_ = std::max(highest_, rank->value);
     const std::string_view text = after_rank_prefix(line);
     if (!rank || text.empty()) return;
     if (text.starts_with("Traceback (most recent call last)")) {
@@ -418,8 +413,8 @@ class WatchdogLogReader {
   const TraceFile& file_;
   Tables& tables_;
   std::map<Rank, OneRank> ranks_;
-  std::deque<std::string> joined_;    // messages of two lines, into which `held_` may point
   std::optional<WatchdogLine> held_;  // a timeout whose group the next message names
+  std::int32_t highest_ = kNone;      // rank in the prefix of any line
   std::int32_t size_ = 0;  // of the default group, where a desync report or sizes tell it
   std::uint64_t lost_ = 0;
   std::vector<DamagedRecord> damage_;

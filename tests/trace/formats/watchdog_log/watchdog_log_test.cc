@@ -315,9 +315,11 @@ TEST(WatchdogLog, ConsolesMayWrapAndColourMessages) {
   };
   const auto old = [&](int rank) {
     return fmt::format(
-        "node4 [stderr] [rank{0}]:[E9] [Rank {0}] Watchdog caught collective operation timeout: "
+        "node4 [rank{0}]:[E ProcessGroupNCCL.cpp:629] [Rank {0}] Watchdog caught collective "
+        "operation timeout: "
         "WorkNCCL(SeqNum=70, OpType=REDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for "
-        "600034 milliseconds before timing out.\nnode4 [stderr] [rank{0}]:[E9] [PG 0 (default_pg) "
+        "600034 milliseconds before timing out.\nnode4 [rank{0}]:[E ProcessGroupNCCL.cpp:629] [PG "
+        "0 (default_pg) "
         "Rank {0}] Exception (either an error or timeout) detected by watchdog at work: 70, last "
         "enqueued NCCL work: 70, last completed NCCL work: 69.\n",
         rank);
@@ -334,6 +336,29 @@ TEST(WatchdogLog, ConsolesMayWrapAndColourMessages) {
   EXPECT_EQ(run.ranks[0].damaged_count, 0U);
   EXPECT_EQ(run.ranks[2].progress.at(0).completed, 69U);
   EXPECT_EQ(dump_all(run), dump_all(run_of_log(text)));
+  // Some break lines after so many characters, in a word, too; others drop the blank there.
+  for (const int columns : {300, 140, 100, 80, 60}) {
+    std::string broken;
+    int column = 0;
+    for (const char c : text) {
+      if (c == '\n') column = 0;
+      if (column == columns) broken += '\n';
+      if (column == columns) column = 0;
+      column += c == '\n' ? 0 : 1;
+      broken += c;
+    }
+    EXPECT_EQ(dump_all(run_of_log(broken)), dump_all(run_of_log(text))) << columns;
+  }
+  std::string halved = text;
+  for (const std::string before : {"Numel", "NCCL work: 70, last c"})
+    for (std::size_t at = halved.find(before); at != std::string::npos;
+         at = halved.find(before, at + 2 * before.size()))
+      halved.insert(at, "\n");
+  EXPECT_EQ(dump_all(run_of_log(halved)), dump_all(run_of_log(text)));
+  std::string trimmed = wrapped(text);
+  for (std::size_t at = trimmed.find(" \n"); at != std::string::npos; at = trimmed.find(" \n"))
+    trimmed.erase(at, 1);
+  EXPECT_EQ(dump_all(run_of_log(trimmed)), dump_all(run_of_log(text)));
   std::string coloured;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
@@ -341,6 +366,21 @@ TEST(WatchdogLog, ConsolesMayWrapAndColourMessages) {
     at = end + 1;
   }
   EXPECT_EQ(dump_all(run_of_log(coloured)), dump_all(run_of_log(text)));
+}
+
+TEST(WatchdogLog, ARankThatWroteOtherLinesBelongsToTheJob) {
+  const auto timed_out = [](int rank) {
+    return fmt::format(
+        "[rank{0}]:[E9] [Rank {0}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=70, OpType=REDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for "
+        "600034 milliseconds before timing out.\n",
+        rank);
+  };
+  const std::string text = timed_out(0) + timed_out(1);
+  EXPECT_EQ(run_of_log("[rank2]: step 7\n" + text).world_size, 3);
+  // That the highest one wrote of it does not show that there are no others.
+  EXPECT_EQ(run_of_log("[rank1]: step 7\n" + text).ranks[0].world_size,
+            run_of_log(text).ranks[0].world_size);
 }
 
 // The size of the job is known, and not who of the silent ranks belongs to a group.

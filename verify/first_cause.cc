@@ -137,6 +137,17 @@ std::string shown(const RankNote& note) {
   return fmt::format("{} ({})", out, printable(note.location.str()));
 }
 
+// The ranks that notes of a kind are about; sorted.
+template <class IsOfKind>
+std::vector<trace::Rank> ranks_that(const trace::Run& run, IsOfKind&& is_of_kind) {
+  std::vector<trace::Rank> out;
+  for (const RankNote& note : run.notes)
+    if (is_of_kind(note)) out.push_back(note.rank);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 // Who waits in one call, by the watchdog's messages: the ranks that wrote the same as `note`. Where
 // few others are known to be there, these are named.
 std::string describe_timeout(const trace::Run& run, const std::vector<trace::Rank>& missing,
@@ -145,16 +156,24 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
     return std::pair(trace::number_after(text, "SeqNum="), trace::word_after(text, "OpType="));
   };
   const auto own = call_of(note.text);
-  std::vector<trace::Rank> ranks;
-  for (const RankNote& other : run.notes) {
-    const bool same = other.kind == NoteKind::watchdog && call_of(other.text) == own;
-    if (same && (ranks.empty() || ranks.back() != other.rank)) ranks.push_back(other.rank);
-  }
+  const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
+    return other.kind == NoteKind::watchdog && call_of(other.text) == own;
+  });
   if (own.second.empty()) return fmt::format("{}: {}", describe_subject(note), shown(note));
   std::vector<trace::Rank> silent;
   std::set_difference(missing.begin(), missing.end(), ranks.begin(), ranks.end(),
                       std::back_inserter(silent));
   const bool few_are_silent = !silent.empty() && silent.size() <= ranks.size();
+  const bool all_are_there =
+      silent.empty() && ranks.size() > 1 &&
+      std::all_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
+        return std::binary_search(ranks.begin(), ranks.end(), trace.rank);
+      });
+  const std::string who_is_not =
+      few_are_silent ? fmt::format("{} wrote nothing of it", describe_ranks(silent))
+      : all_are_there
+          ? "the log names no other: another one did not come, or a device or the network is stuck"
+          : "the log does not show who did not come";
   // Where one of them made the call, if its watchdog says so.
   constexpr std::string_view kMadeIn = "it made the call that failed in ";
   const auto made = std::find_if(run.notes.begin(), run.notes.end(), [&](const RankNote& other) {
@@ -169,8 +188,7 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
           ? ""
           : fmt::format(", made in {}",
                         printable(std::string_view(made->text).substr(kMadeIn.size()))),
-      few_are_silent ? fmt::format("{} wrote nothing of it", describe_ranks(silent))
-                     : std::string("the log does not show who did not come"));
+      who_is_not);
 }
 
 // Where each process was, of stacks alone: who is elsewhere than most.
@@ -215,11 +233,9 @@ std::string describe_mismatch(const RankNote& note) {
 // The ranks of the same report of PyTorch's analysis: the missing ones.
 std::string describe_analysis(const trace::Run& run, const RankNote& note) {
   if (note.rank.value == trace::kNone) return shown(note);
-  std::vector<trace::Rank> ranks;
-  for (const RankNote& other : run.notes) {
-    const bool same = other.kind == note.kind && other.text == note.text;
-    if (same && (ranks.empty() || ranks.back() != other.rank)) ranks.push_back(other.rank);
-  }
+  const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
+    return other.kind == note.kind && other.text == note.text;
+  });
   constexpr std::string_view kBy = "by torchfrtrace it ";
   std::string text = shown(note);
   if (text.starts_with(kBy)) text = text.substr(kBy.size());

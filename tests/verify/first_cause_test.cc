@@ -129,6 +129,11 @@ TEST(FirstCause, TimeoutsNameThoseWhoWroteNothing) {
   EXPECT_THAT(first_cause(notes),
               HasSubstr("ranks 1-3 gave up waiting in ALLREDUCE (call 12); rank 0 wrote nothing"));
   EXPECT_THAT(first_cause({notes[2]}), HasSubstr("the log does not show who did not come"));
+  notes.push_back(kTimeout);
+  notes.back().rank = 0;
+  EXPECT_THAT(
+      first_cause(notes),
+      HasSubstr("ranks 0-3 gave up waiting in ALLREDUCE (call 12); the log names no other"));
 }
 
 TEST(FirstCause, AnErrorThatNamesARankNeedsNone) {

@@ -277,11 +277,8 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   return out.empty() ? positional_values(*at.command) : out;
 }
 
-reports::ExitStatus print_script(const std::string& shell) {
-  std::cout << (shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish) << std::flush;
-  if (std::cout) return reports::ExitStatus::clean;
-  return reports::fail({"cannot write to standard output", {}, "check where it is redirected to"},
-                       reports::ExitStatus::own_failure);
+void print_script(const std::string& shell) {
+  std::cout << (shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish);
 }
 
 }  // namespace
@@ -300,7 +297,7 @@ std::string completions(const CLI::App& app, const std::vector<std::string>& typ
   return out;
 }
 
-void add_completion(CLI::App& app, reports::ExitStatus& status) {
+void add_completion(CLI::App& app, reports::ExitStatus& /*status*/) {
   CLI::App* command = app.add_subcommand("completion", "Print a shell completion script");
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash, zsh or fish")
@@ -308,7 +305,7 @@ void add_completion(CLI::App& app, reports::ExitStatus& status) {
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
   command->footer(kCompletionFooter);
-  command->callback([shell, &status] { status = print_script(*shell); });
+  command->callback([shell] { print_script(*shell); });
 }
 
 }  // namespace lockstep::cli

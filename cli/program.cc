@@ -20,6 +20,7 @@
 #include "base/tool_version.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
+#include "reports/output_targets.h"
 
 namespace lockstep::cli {
 namespace {
@@ -142,7 +143,11 @@ int run(int argc, const char* const* argv) {
 
 int run_program(int argc, const char* const* argv) {
   try {
-    return run(argc, argv);
+    constexpr auto kFailed = static_cast<int>(reports::ExitStatus::own_failure);
+    const int status = run(argc, argv);
+    const Status printed = reports::write_stdout("");  // fails where the disk is full, and the like
+    if (printed || status == kFailed) return status;   // what failed has said why
+    return static_cast<int>(reports::fail(printed.error(), reports::ExitStatus::own_failure));
   } catch (const std::bad_alloc&) {
     std::cerr << "lockstep: error: out of memory\n"
                  "  fix: use a machine that has more, or give fewer files at once\n";

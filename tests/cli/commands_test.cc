@@ -1,4 +1,7 @@
 // The commands as users call them: files in, text and exit status out.
+#include <cstdlib>
+#include <string>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -380,6 +383,16 @@ TEST(Program, BadUsageExitsWithTwo) {
   EXPECT_EQ(run_lockstep({"verify"}).status, 2);
   EXPECT_EQ(run_lockstep({"verify", "x", "--no-such-option"}).status, 2);
   EXPECT_EQ(run_lockstep({"verify", "x", "--fail-on", "sometimes"}).status, 2);
+}
+
+TEST(Commands, AFullDiskIsAnErrorWhateverIsPrinted) {
+  for (const std::string command :
+       {"--help", "--version", "help verify", "explain", "explain host-stall", "completion bash"}) {
+    const std::string line =
+        "'" LOCKSTEP_BINARY_DIR "/lockstep' " + command + " > /dev/full 2> /dev/null";
+    const int status = std::system(line.c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 4) << command;
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/messages.h"
 #include "verify/replay/semantics.h"
+#include "verify/replay/short_waits.h"
 
 namespace lockstep::verify {
 
@@ -195,33 +196,17 @@ std::string may_be_running(const Context& context, const WaitPoint& point,
 
 std::string may_be_late(const Context& context) {
   constexpr trace::Nanos kSecond = 1'000'000'000;
-  // The times of files are whole seconds, and clocks differ: ages below a second are not known.
-  constexpr trace::Nanos kAlwaysShort = kSecond;
-  // However long a call took before (a checkpoint, the first step): no watchdog gives up sooner.
-  // Where no dump holds a call that completed, nothing shows how long calls take.
-  constexpr trace::Nanos kNeverShort = 60 * kSecond;
-  if (context.hung) return "";
-  trace::Nanos open = 0, completed = 0;
-  bool any_completed = false;
-  for (const trace::RankTrace& trace : context.run.ranks) {
-    if (trace.longest_open == trace::kNoTime) return "";
-    open = std::max(open, trace.longest_open);
-    completed = std::max(completed, trace.longest_completed);
-    any_completed |= std::any_of(trace.calls.begin(), trace.calls.end(),
-                                 [](const trace::Call& c) { return c.has(trace::kCompleted); });
-  }
-  if (!any_completed) completed = kNeverShort;
-  if (open >= std::clamp(completed, kAlwaysShort, kNeverShort)) return "";
+  const std::optional<ShortWaits> waits = context.hung ? std::nullopt : short_waits(context.run);
+  if (!waits) return "";
   const auto text = [&](trace::Nanos time) {
     return duration_text(static_cast<double>(time) / static_cast<double>(kSecond));
   };
   return fmt::format(
       ": it may just be late; by the times of the files, no call had been open for more than {} "
       "when they were written{}; take the dumps again a minute later",
-      text(std::max(open, kAlwaysShort)),
-      any_completed && completed > kAlwaysShort
-          ? fmt::format(", and one before took {}", text(completed))
-          : "");
+      text(std::max(waits->open, kSecond)),
+      waits->completed > kSecond ? fmt::format(", and one before took {}", text(waits->completed))
+                                 : "");
 }
 
 bool issued_alone(const Context& context) {

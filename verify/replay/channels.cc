@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "verify/replay/semantics.h"
+#include "verify/replay/short_waits.h"
 
 namespace lockstep::verify {
 
@@ -239,12 +240,14 @@ std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run, bool hu
                            [&](const trace::Call& call) { return run.tables.is_message(call); });
       });
   if (!any) return lost;
+  const bool moving = !hung && short_waits(run).has_value();
   for (const trace::RankTrace& trace : run.ranks) lost.emplace_back(trace.calls.size());
   for (const auto& [channel, ends] : MessageCollector(run).channels()) {
     if (ends.sends.empty() || ends.receives.empty()) continue;
     if (run.ranks[ends.sends[0].rank].dropped == 0 && run.ranks[ends.receives[0].rank].dropped == 0)
       continue;
-    const std::optional<std::ptrdiff_t> shift = Aligner(run, ends, hung).shift();
+    const std::optional<std::ptrdiff_t> shift =
+        moving ? std::nullopt : Aligner(run, ends, hung).shift();
     const auto mark = [&](const std::vector<LoggedMessage>& mine,
                           const std::vector<LoggedMessage>& other, std::ptrdiff_t offset) {
       for (std::ptrdiff_t i = 0; i < std::ssize(mine); ++i) {
@@ -252,7 +255,7 @@ std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run, bool hu
         // Before the other ring's beginning, the partner was dropped. After its end, only a call
         // that completed had a partner; an open one really waits.
         const bool outside = !shift || i < offset || i - offset >= std::ssize(other);
-        if (outside && (m.done || i < offset)) lost[m.rank][m.call] = true;
+        if (moving || (outside && (m.done || i < offset))) lost[m.rank][m.call] = true;
       }
     };
     mark(ends.sends, ends.receives, shift.value_or(0));

@@ -69,6 +69,8 @@ class Mailbox {
 // tried. A call that falls outside the other side's ring was matched by a dropped call.
 //
 // `hung`: nothing moved any more when the rings were read, so that the surplus always stays open.
+// Where the job may still have been moving (short_waits), any number of messages may have passed
+// between two readings. Then nothing aligns a channel, and all its messages count as matched.
 //
 // O(events) where a trace with messages lost its beginning; otherwise O(ranks).
 std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run, bool hung);

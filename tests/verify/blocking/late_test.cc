@@ -251,5 +251,33 @@ TEST(LateRanks, AreAsLateInCopiesOfOtherForms) {
   }
 }
 
+// Dumps of two ranks whose rings lost their first messages, with a call open for so long.
+std::string said_of_rings(const std::vector<std::string>& ranks, Seconds open) {
+  trace::Run run =
+      program({"backend nccl; " + ranks[0] + "; hung", "backend nccl; " + ranks[1] + "; hung"});
+  for (trace::RankTrace& trace : run.ranks) {
+    trace.snapshot = true;
+    trace.dropped = 5;
+    trace.longest_open = open * 1'000'000'000;
+    trace.longest_completed = 0;
+  }
+  return summary(verify(run));
+}
+
+// Rank 1 may have received the first message after rank 0 was dumped, and lost it from its ring.
+TEST(LateRanks, RingsOfAMovingJobDoNotShowWhichMessagesPair) {
+  const std::vector<std::string> sizes = {"send peer=1 n=12 async open; send peer=1 n=8 async open",
+                                          "recv peer=0 n=8 async open"};
+  EXPECT_EQ(said_of_rings(sizes, 0), kInconclusive);
+  EXPECT_THAT(said_of_rings(sizes, 600), StartsWith("p2p-size error observed"));
+}
+
+TEST(LateRanks, RingsOfAMovingJobShowNoCycleOfMessages) {
+  const std::vector<std::string> cycle = {"recv peer=1 async open; send peer=1 async open",
+                                          "recv peer=0 async open; send peer=0 async open"};
+  EXPECT_EQ(said_of_rings(cycle, 0), kInconclusive);
+  EXPECT_THAT(said_of_rings(cycle, 600), StartsWith("p2p-cycle error observed"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -223,10 +223,7 @@ bool Alignment::ended_cleanly(std::size_t cursor) const {
 }
 
 bool Alignment::knows_its_past(std::uint32_t rank) const {
-  const trace::RankTrace& trace = run_.ranks[rank];
-  return !trace.snapshot ||
-         std::any_of(trace.calls.begin(), trace.calls.end(),
-                     [](const trace::Call& c) { return c.has(trace::kCompleted); });
+  return holds_its_past(run_.ranks[rank]);
 }
 
 // Whether the two issued equally many calls and the last ones completed: a dump of a job that goes

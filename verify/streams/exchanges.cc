@@ -99,6 +99,7 @@ Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
 
 Exchanges exchanges_of(const trace::Run& run, const trace::RankTrace& trace, trace::GroupId group,
                        const std::set<trace::Rank>& peers) {
+  if (!holds_its_past(trace)) return {};  // what it lacks may be of any round
   std::vector<std::uint32_t> cuts;
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c)
     if (trace.calls[c].group == group && !run.tables.is_message(trace.calls[c])) cuts.push_back(c);

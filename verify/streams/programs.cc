@@ -123,6 +123,21 @@ bool is_known_from_its_start(const trace::RankTrace& trace) {
                      [](const auto& group_and_seq) { return group_and_seq.second == 0; });
 }
 
+bool holds_its_past(const trace::RankTrace& trace) {
+  if (!trace.snapshot) return true;
+  bool any_of_batches = false;
+  for (const trace::Call& call : trace.calls) {
+    if (!call.has(trace::kCompleted)) continue;
+    if (call.coalesced == trace::kNone) return true;
+    any_of_batches = true;
+  }
+  return any_of_batches &&
+         (trace.dropped == 0 ||
+          std::any_of(trace.events.begin(), trace.events.end(), [](const trace::Event& event) {
+            return event.kind == trace::EventKind::complete && event.time != trace::kNoTime;
+          }));
+}
+
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b) {
   const trace::RankTrace& one = run.ranks[a];
@@ -185,6 +200,8 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
     if (as_b > diverged && as_b > as_a) ++out.b;
     if (std::max(as_a, as_b) > diverged && as_a != as_b) note_end(r);
     if (a_run_ends || as_a >= diverged || as_b >= diverged) return;
+    // Its open calls show how its last round ends, and not that it made several before.
+    if (!holds_its_past(run.ranks[r])) return;
     const bool did_a = did_locally(run, agreement, a, diverged, r);
     const bool did_b = did_locally(run, agreement, b, diverged, r);
     if (did_a != did_b) ++(did_a ? out.locally_a : out.locally_b);

@@ -72,6 +72,11 @@ std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Me
 // Whether the recorder kept the rank's first calls.
 bool is_known_from_its_start(const trace::RankTrace& trace);
 
+// Whether the recording holds what the rank did before. A dump of active calls only does not: it
+// leaves out what completed, anywhere. It may hold messages of batches that did, whose own entries
+// never tell; that they completed has no time there. O(calls), at worst O(events).
+bool holds_its_past(const trace::RankTrace& trace);
+
 // For ranks (indices) of which the program of `shorter` is the start of that of `longer`: true if
 // most other ranks continue as `longer` does, false if most end as `shorter` does. Only ranks in
 // groups of the same sizes vote, at most 64. Nothing on a tie, without votes, or if the two

@@ -217,8 +217,8 @@ def fit_schedule(rng, mesh, choices):
 # The fault.
 
 
-def choose_fault(rng, shape, mesh, choices):
-    if rng.random() < 0.3:
+def choose_fault(rng, shape, mesh, choices, healthy):
+    if rng.random() < 0.3 or healthy:
         kind = rng.choice(["none", "none", "none", "straggles"])
     else:
         kind = rng.choice(faults.GENERAL + ["host_stuck"] + 2 * OF_SHAPE[shape])
@@ -267,8 +267,9 @@ def make_possible(kind, choices):
 # The case.
 
 
-def build(seed):
-    """The case of a seed, run; None where its fault has no place in its job."""
+def build(seed, healthy=False):
+    """The case of a seed, run; None if its fault has no place in its job. `healthy`: without one.
+    """
     rng = random.Random(seed)
     shape = rng.choices(list(SHAPES), SHAPE_WEIGHTS)[0]
     form = rng.choice(FORMS)
@@ -278,7 +279,7 @@ def build(seed):
                                    and shape in ("ddp", "transformer"))
     mesh = choose_mesh(rng, shape, choices)
     fit_schedule(rng, mesh, choices)
-    fault = choose_fault(rng, shape, mesh, choices)
+    fault = choose_fault(rng, shape, mesh, choices, healthy)
     fit_schedule(rng, mesh, choices)
     lazy = rng.random() < 0.5 or fault.kind == "created_out_of_order"
     case = Case(seed, shape, form, mesh, choices, fault, lazy)

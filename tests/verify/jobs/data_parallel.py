@@ -99,7 +99,8 @@ def fsdp(mesh, rng, fault, choices):
     programs = new_programs(mesh, rng)
     for program in programs:
         train(program, fault, choices, lambda p=program: fsdp_step(p, fault, choices, units),
-              lambda p=program: fsdp_forward(p, fault, choices, units, training=False))
+              lambda p=program: fsdp_forward(p, fault, choices, units, training=False),
+              part=0)  # each forward pass gathers the parameters of all
     return programs
 
 

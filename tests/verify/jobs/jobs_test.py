@@ -9,12 +9,15 @@ fault were named.
 usage: jobs_test.py [--first N] [--programs N] [--jobs N]    tables; fails beyond the bounds below
        jobs_test.py --seed N [--show] [--keep FOLDER]        one case, its report and its files
 
+--healthy leaves the faults out: for either.
+
 LOCKSTEP_PROGRAM names the program; default: build/full/lockstep or build/core/lockstep.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import functools
 import json
 import os
 import random
@@ -67,25 +70,25 @@ def verify(folder):
     return content, run.stdout
 
 
-def record(seed, folder):
+def record(seed, healthy, folder):
     """The case of a seed, its recording in the folder."""
-    case = cases.build(seed)
+    case = cases.build(seed, healthy)
     if case is not None:
         recordings.write(random.Random(seed + 2), case, folder)
     return case
 
 
-def run_seed(seed):
+def run_seed(seed, healthy=False):
     try:
-        return outcome_of(seed)
+        return outcome_of(seed, healthy)
     except Exception as error:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def outcome_of(seed):
+def outcome_of(seed, healthy):
     with tempfile.TemporaryDirectory(prefix="lockstep-jobs-") as scratch:
         folder = f"{scratch}/job"
-        case = record(seed, folder)
+        case = record(seed, healthy, folder)
         if case is None:
             return None
         report, _ = verify(folder)
@@ -116,10 +119,11 @@ def print_table(outcomes, title, key):
     print()
 
 
-def run_all(first, count, workers):
+def run_all(first, count, workers, healthy):
     seeds = range(first, first + count)
+    run = functools.partial(run_seed, healthy=healthy)
     with concurrent.futures.ProcessPoolExecutor(workers) as pool:
-        outcomes = [o for o in pool.map(run_seed, seeds, chunksize=4) if o]
+        outcomes = [o for o in pool.map(run, seeds, chunksize=4) if o]
     print(f"seeds {first} to {first + count - 1}: {len(outcomes)} cases\n")
     print_table(outcomes, "recording", lambda o: o.form)
     print_table(outcomes, "fault", lambda o: o.fault)
@@ -138,10 +142,10 @@ def beyond_bounds(outcomes):
 # One case.
 
 
-def show(seed, keep, whole):
+def show(seed, healthy, keep, whole):
     folder = keep or tempfile.mkdtemp(prefix="lockstep-jobs-")
     shutil.rmtree(folder, ignore_errors=True)
-    case = record(seed, folder)
+    case = record(seed, healthy, folder)
     if case is None:
         print(f"seed {seed}: the fault has no place in the job")
         return
@@ -165,13 +169,14 @@ def main():
     options.add_argument("--programs", type=int, default=PROGRAMS)
     options.add_argument("--jobs", type=int, default=1, help="processes at once")
     options.add_argument("--seed", type=int)
+    options.add_argument("--healthy", action="store_true", help="jobs without faults")
     options.add_argument("--show", action="store_true", help="with --seed: all that is known of it")
     options.add_argument("--keep", help="with --seed: the folder for its files")
     chosen = options.parse_args()
     if chosen.seed is not None:
-        show(chosen.seed, chosen.keep, chosen.show)
+        show(chosen.seed, chosen.healthy, chosen.keep, chosen.show)
         return
-    outcomes = run_all(chosen.first, chosen.programs, chosen.jobs)
+    outcomes = run_all(chosen.first, chosen.programs, chosen.jobs, chosen.healthy)
     complaints = beyond_bounds(outcomes)
     if (chosen.first, chosen.programs) == (FIRST, PROGRAMS) and complaints:
         sys.exit("\n".join(complaints))

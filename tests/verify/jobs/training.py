@@ -43,7 +43,8 @@ class Choices:
     barrier_at_end: bool = True
     evaluate_every: int = 0
     evaluation_batches: int = 2
-    # gathered: equal batches; alone: without calls; asked: on, until no rank has a batch left.
+    # gathered: equal batches; alone: of any number, without calls between the parts of the job;
+    # asked: until no rank has a batch left.
     evaluation: str = "gathered"
     predictions: int = 64
     checkpoint_every: int = 0
@@ -58,8 +59,9 @@ def new_programs(mesh, rng):
     return [Program(rank, mesh, rng) for rank in range(mesh.world)]
 
 
-def train(program, fault, choices, step, forward=None):
-    """Runs `step()` for each step, and what comes around it. `forward`: for evaluation."""
+def train(program, fault, choices, step, forward=None, part=None):
+    """Runs `step()` for each step, and what comes around it. `forward`: of a batch in evaluation.
+    `part`: the number of the part of the job that evaluates by itself; default: the rank."""
     steps = choices.steps
     if fault.kind == "ends_early" and program.rank in fault.ranks:
         steps = max(1, fault.step)
@@ -74,7 +76,8 @@ def train(program, fault, choices, step, forward=None):
                 program.host_work(5)
             write_checkpoint(program, choices, before_step=False)
             program.mark("step")
-            evaluate(program, fault, choices, forward or (lambda: program.compute(1)))
+            evaluate(program, fault, choices, forward or (lambda: program.compute(1)),
+                     program.rank if part is None else part)
             checkpoint(program, fault, choices)
         program.step = None
         end_checkpoint(program)
@@ -94,7 +97,7 @@ def log_loss(program, choices, label="world", at="train.py:160"):
         program.synchronise()
 
 
-def evaluate(program, fault, choices, forward):
+def evaluate(program, fault, choices, forward, part):
     if fault.strikes("evaluates_alone", program):
         for _ in range(2):
             forward()
@@ -107,8 +110,8 @@ def evaluate(program, fault, choices, forward):
             forward()
             gather_predictions(program, choices)
     elif choices.evaluation == "alone":
-        for _ in range(batches + program.rank % 3):  # ranks may differ: no call is made
-            program.compute(2)
+        for _ in range(batches + part % 3):
+            forward()
     else:
         ask_before_each_batch(program, choices, batches)
     program.call("world", "barrier", 1, "evaluate.py:70", function="evaluate")

@@ -9,7 +9,7 @@ def transformer(mesh, rng, fault, choices):
     programs = new_programs(mesh, rng)
     for program in programs:
         rank = Rank(program, fault, choices)
-        train(program, fault, choices, rank.step)
+        train(program, fault, choices, rank.step, rank.evaluate, part=rank.replica())
     return programs
 
 
@@ -22,13 +22,15 @@ class Rank:
         self.stage = self.pipeline.index(program.rank)
         self.stages = len(self.pipeline)
 
+    def replica(self):
+        return self.program.mesh.place(self.program.rank)["data"]
+
     def microbatches(self):
         """Replicas may differ: gradients alone connect them."""
         more = (self.fault.more("one_microbatch_more", self.program)
                 - self.fault.more("one_microbatch_less", self.program))
         if self.choices.uneven_accumulation:
-            replica = self.program.mesh.place(self.program.rank).get("data", 0)
-            more += (replica + self.program.step) % 2
+            more += (self.replica() + self.program.step) % 2
         # Interleaved schedules work in rounds.
         unit = self.stages if self.choices.schedule == "interleaved" else 1
         return self.choices.microbatches + unit * more
@@ -128,6 +130,17 @@ class Rank:
                 messages.reverse()
         self.program.wait(self.program.exchange("pipeline", messages, at,
                                                 batched=self.choices.batched))
+
+    def evaluate(self):
+        """A batch goes through the pipeline. No experts: replicas evaluate by themselves."""
+        if self.stage:
+            self.exchange([("recv", self.pipeline[self.stage - 1], self.choices.activations)],
+                          "schedules.py:3010")
+        self.context_ring(False, None, 1)
+        self.tensor_parallel(False)
+        if self.stage + 1 < self.stages:
+            self.exchange([("send", self.pipeline[self.stage + 1], self.choices.activations)],
+                          "schedules.py:3025")
 
     # What a stage computes.
 

@@ -486,5 +486,19 @@ TEST(NcclRules, ADumpThatHoldsAllCallsShowsAMessageLeftOutInAnEarlierRound) {
               StartsWith("p2p-unmatched error observed culprits=1"));
 }
 
+// Rank 1 has not come to the barrier of the thread that saves a checkpoint. What the main threads
+// issued after it completes all the same.
+TEST(NcclRules, AnotherThreadsOpenCallHoldsUpNoStreamThatWentOn) {
+  const std::string group = "backend nccl; group save 0,1; ";
+  const std::string reductions =
+      "all_reduce n=8 async; all_reduce n=8 async open; all_reduce n=4 async open; ";
+  const auto judge_with = [&](const std::string& barrier) {
+    return judge({group + barrier + reductions + "wait 0 open; wait 2 open; wait 3 open; cut",
+                  group + reductions + "wait 1 open; wait 2 open; cut"});
+  };
+  EXPECT_EQ(judge_with("barrier g=save thread=1 async open; "), "verdict inconclusive");
+  EXPECT_THAT(judge_with("barrier g=save async open; "), HasSubstr("error proven"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -125,7 +125,20 @@ class WaitPoints {
     const trace::Call& k = at_.call(r, c);
     const bool same_batch = open != kNoCall && k.coalesced != trace::kNone &&
                             k.coalesced == at_.call(r, open).coalesced;
-    return open < c && !same_batch && !k.has(trace::kStarted) && !k.has(trace::kCompleted);
+    return open < c && !same_batch && !k.has(trace::kStarted) && !k.has(trace::kCompleted) &&
+           !is_beside(r, open, c);
+  }
+
+  // Whether the open call is another thread's, and what this thread issued after it in the call's
+  // group completed all the same: a checkpoint that is saved in the background has a communicator,
+  // and a stream, of its own, and keeps no gradient from being reduced.
+  bool is_beside(std::uint32_t r, std::uint32_t open, std::uint32_t c) const {
+    const std::vector<trace::Call>& calls = at_.run().ranks[r].calls;
+    const trace::Call& k = calls[c];
+    if (calls[open].thread == k.thread || calls[open].group == k.group) return false;
+    return std::any_of(calls.begin() + open + 1, calls.begin() + c, [&](const trace::Call& later) {
+      return later.thread == k.thread && later.group == k.group && later.has(trace::kCompleted);
+    });
   }
 
   bool arrived_at(std::uint32_t r, std::uint32_t c) const {

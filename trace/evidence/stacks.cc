@@ -13,9 +13,10 @@
 // Lines may have a launcher's label, "[rank3]: " or "worker-3  | ", and a time. The label is what
 // stands before a heading ("Process 12: …", "Thread 12 …"); lines of several labels may be mixed.
 //
-// The main thread of a process counts: py-spy's "MainThread" (else its first), faulthandler's
-// "Current thread" (else its last), gdb's thread 1. Its rank follows from the file's name, a
-// heading "Rank 3: …" (the debug server's pages and dumps), the label, or the process id.
+// The main thread of a process counts: py-spy's "MainThread" (else its first), faulthandler's last,
+// gdb's thread 1. faulthandler's "Current thread" is the one that wrote the stacks, which may be a
+// watchdog's. The rank follows from the file's name, a heading "Rank 3: …" (the debug server's
+// pages and dumps), the label, or the process id.
 //
 // What a stack does not show: since when, and whether the process goes on meanwhile.
 
@@ -175,13 +176,11 @@ class OneOutput {
   }
 
   bool take_thread(std::string_view text) {
-    const bool current = text.starts_with("Current thread 0x");
-    if (!current && !text.starts_with("Thread ")) return false;
+    if (!text.starts_with("Current thread 0x") && !text.starts_with("Thread ")) return false;
     Form form = Form::none;
     bool main = false;
     if (contains_text(text, "(most recent call first)")) {
       form = Form::faulthandler;
-      main = current;
     } else if (contains_text(text, "(LWP ")) {
       form = Form::gdb;
       main = text.starts_with("Thread 1 ");

@@ -67,6 +67,17 @@ TEST(Stacks, GdbsBacktraceAlone) {
   EXPECT_FALSE(stack_source().recognises("frame #0: c10::Error + 0x96 (0x7f)\n", "f"));
 }
 
+TEST(Stacks, AThreadThatWritesTheStacksIsNotTheProgram) {
+  const std::string watchdog =
+      "Current thread 0x00007f02 (most recent call first):\n"
+      "  File \"/home/u/watchdog.py\", line 12 in dump\n"
+      "  File \"/usr/lib/python3.11/threading.py\", line 982 in run\n\n"
+      "Thread 0x00007f01 (most recent call first):\n"
+      "  File \"/home/u/data.py\", line 7 in fetch\n";
+  EXPECT_EQ(notes_of(stack_source(), watchdog, Rank(3)),
+            "rank 3 stack @6: its process was in fetch (/home/u/data.py:7)");
+}
+
 TEST(Stacks, TheDebugServerNamesRanks) {
   const std::string notes = notes_of(stack_source(), kFaulthandler);
   EXPECT_THAT(notes, HasSubstr("rank 0 stack"));

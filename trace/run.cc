@@ -47,7 +47,9 @@ std::string describe(const Tables& tables, SignatureId id) {
   const Signature& s = tables.signatures[id];
   std::string out = s.op == Op::other && s.other_op.value != 0 ? tables.str(s.other_op)
                                                                : std::string(op_name(s.op));
-  const std::int64_t elements = s.in_elements != kNone    ? s.in_elements
+  // Only the root of a scatter has an input, for all: its output is what all ranks have.
+  const bool output = s.in_elements == kNone || (s.op == Op::scatter && s.out_elements != kNone);
+  const std::int64_t elements = !output                   ? s.in_elements
                                 : s.out_elements != kNone ? s.out_elements
                                                           : s.count;
   if (s.op != Op::barrier && elements != kNone) {

@@ -29,8 +29,11 @@ std::string what_of(const trace::Call& call, const trace::Tables& tables) {
 }
 
 std::string size_of(const trace::Signature& signature, const trace::Tables& tables) {
-  // The first of count, input and output that the source recorded.
+  // The first of count, input and output that the source recorded. Only the root of a scatter has
+  // an input, for all: there the output comes first, which all have.
+  const bool scatter = signature.op == trace::Op::scatter;
   std::int64_t elements = signature.count;
+  if (elements == trace::kNone && scatter) elements = signature.out_elements;
   if (elements == trace::kNone) elements = signature.in_elements;
   if (elements == trace::kNone) elements = signature.out_elements;
   std::string out = elements == trace::kNone ? "" : fmt::format("{}", elements);

@@ -63,6 +63,22 @@ TEST(Lanes, AmountsOfAnAllToAllMayDiffer) {
   EXPECT_EQ(picture.find('!'), std::string::npos) << picture;
 }
 
+// The root of a scatter has the input of all ranks, and the others have none.
+TEST(Lanes, AScattersSizeIsWhatEachRankGets) {
+  const auto scatter = [](int id, int whole, int part) {
+    LineKeys keys = {{"out", {{part}}}, {"dtype", "float32"}, {"root", 0}};
+    if (whole > 0) keys["in"] = {{whole}};
+    return issue_line(id, "world", "scatter", keys);
+  };
+  const auto lanes_of = [&](int part) {
+    return lanes(difference_at(1, {1}),
+                 inline_run({scatter(0, 12, 6) + complete(0) + all_reduce(1, "a", 8) + kHung,
+                             scatter(0, 0, part) + complete(0) + kHung}));
+  };
+  EXPECT_EQ(lanes_of(6).find('!'), std::string::npos) << lanes_of(6);
+  EXPECT_NE(lanes_of(5).find("! scatter"), std::string::npos) << lanes_of(5);
+}
+
 // A type's short name stands in all cells or in none: equal sizes look equal.
 TEST(Lanes, TypesAreShortenedEverywhere) {
   const auto call = [](int id) {

@@ -105,7 +105,8 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
       const trace::Call& call = trace.calls[stream.calls[m]];
       if (!call.has(trace::kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
-      if (context.run.tables.str(call.tag) == trace::ring::kJoinTag) continue;
+      const std::string& tag = context.run.tables.str(call.tag);
+      if (tag == trace::ring::kJoinTag || tag == trace::ring::kFunctionalTag) continue;
       // Lockstep's own recorder over NCCL takes a host that reads a value for one that waits for
       // the calls that are open just then. A rank without a wait for a completed call had it
       // completed before.

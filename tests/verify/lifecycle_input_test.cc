@@ -31,6 +31,12 @@ TEST(Lifecycle, ARankThatStandsInForOthersUnderJoinNeedNotWait) {
             "verdict clean");
 }
 
+TEST(Lifecycle, AFunctionalCollectiveWaitsWhereItsResultIsUsed) {
+  EXPECT_EQ(summary(verify(program({"all_reduce n=4 async tag=functional; wait 0; barrier; clean",
+                                    "all_reduce n=4 async tag=functional; barrier; clean"}))),
+            "verdict clean");
+}
+
 TEST(Lifecycle, WhereNobodyRecordsWaitsNothingIsSaid) {
   EXPECT_EQ(
       summary(verify(program({"all_reduce n=4 async; clean", "all_reduce n=4 async; clean"}))),

@@ -356,8 +356,10 @@ CallOrigin JobRecord::origin() {
   const PythonProgram* const python = PythonProgram::of_process();
   if (python == nullptr) return {{}, {}, number_of_thread()};
   const PythonProgram::CallSite site = python->call_site();
-  return {ring_->intern(site.line), ring_->intern(site.in_join ? trace::ring::kJoinTag : ""),
-          number_of_thread()};
+  const std::string_view tag = site.in_join      ? trace::ring::kJoinTag
+                               : site.functional ? trace::ring::kFunctionalTag
+                                                 : "";
+  return {ring_->intern(site.line), ring_->intern(tag), number_of_thread()};
 }
 
 std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {

@@ -58,8 +58,9 @@ class JobRecord {
   // The process works on that device: a call's tensors are there. After group() was not null.
   void uses(c10::Device device) { gpu_->uses(device); }
 
-  // What the Python program says of the call that it makes on this thread: its line, and
-  // trace::ring::kJoinTag where it is one of Join's. Nothing where it is not Python.
+  // What the Python program says of the call that it makes on this thread: its line, and the tag
+  // trace::ring::kJoinTag where it is one of Join's, kFunctionalTag where a functional collective
+  // makes it. Nothing where it is not Python.
   CallOrigin origin();
 
   // Whether there is a file: once group() was not null.

@@ -148,6 +148,10 @@ bool is_for_join(const PythonApi& api, const std::string& file, void* code) {
              "_check_global_requires_backward_grad_sync";
 }
 
+bool is_functional(const std::string& file) {
+  return file.ends_with("/distributed/_functional_collectives.py");
+}
+
 // …/torch/, from …/torch/lib/libtorch_cpu.so.
 std::string folder_of_torch() {
   Dl_info library{};
@@ -214,6 +218,7 @@ PythonProgram::CallSite PythonProgram::call_site() const {
     std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
     const Origin here = origin_of(file);
     out.in_join |= here == Origin::torch && is_for_join(api_, file, code.get());
+    out.functional |= here == Origin::torch && is_functional(file);
     if (here > origin) {
       out.line = location(file, api_.line_of(frame.get()));
       origin = here;

@@ -29,6 +29,8 @@ class PythonProgram {
     // torch, "torch/distributed/checkpoint/state_dict_saver.py:360". Empty: not a Python thread.
     std::string line;
     bool in_join = false;  // PyTorch's Join makes this call for itself, or for a rank's peers
+    bool functional =
+        false;  // a functional collective makes it, whose result waits when it is used
   };
   CallSite call_site() const;
 

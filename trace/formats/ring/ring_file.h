@@ -18,6 +18,9 @@ inline constexpr std::uint32_t kHeaderBytes = 4096;
 // The tag of a call that a rank without batches makes in place of one of its peers' (PyTorch's
 // Join). It has no use for the result, and need not wait for it.
 inline constexpr std::string_view kJoinTag = "join";
+// The tag of a call that a functional collective makes (PyTorch's, also DTensor's): its result
+// waits when it is used. A rank that has no use for it never waits, and needs not to.
+inline constexpr std::string_view kFunctionalTag = "functional";
 
 // Ends the name of the file that a rank which torchrun started again puts beside the ring file of
 // its last attempt, until it makes its own.

@@ -227,7 +227,7 @@ def barrier():
 
 
 def functional():
-    """skip: rank 1 leaves out the second reduction."""
+    """Rank 0 alone uses the last result. skip: rank 1 leaves out the second reduction."""
     import torch.distributed._functional_collectives as funcol
     x = torch.ones(8) * RANK
     for step in range(3):
@@ -237,6 +237,9 @@ def functional():
             y = funcol.all_gather_tensor(x.sum(dim=0, keepdim=True), 0, dist.group.WORLD)
             x = x + y.sum()
     float(x.sum())
+    total = funcol.all_reduce(x.sum().reshape(1), "sum", dist.group.WORLD)
+    if RANK == 0:
+        print(float(total))
 
 
 def pipeline():

@@ -108,6 +108,13 @@ std::optional<Deviation> deviation_at(const Context& context, const ProgramDiver
   return d;
 }
 
+// Whether the deviant's call is a message that came through: its peer made the other side. So the
+// two ranks have other parts in the program, as a rank that collects what others send has.
+bool was_answered(const Context& context, const ProgramDivergence& divergence) {
+  const trace::Call& call = context.call({divergence.deviant, divergence.index});
+  return trace::is_point_to_point(context.run.tables.op(call)) && call.has(trace::kCompleted);
+}
+
 // Whether the two ranks made a call of the point's group together after their programs diverged.
 // Stages of a pipeline do: their programs differ from the first message on.
 bool met_since(const Context& context, const WaitPoint& point, const ProgramDivergence& divergence,
@@ -240,7 +247,7 @@ std::optional<ProgramDivergence> divergence_in_cycle(const Context& context,
     const std::uint32_t missing = point.missing[0];
     auto found = find_program_divergence(context.run, context.agreement, waiting, missing);
     if (found && !met_since(context, point, *found, {waiting, missing}) &&
-        !would_have_left_messages(context, *found)) {
+        !was_answered(context, *found) && !would_have_left_messages(context, *found)) {
       return found;
     }
   }

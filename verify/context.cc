@@ -234,8 +234,13 @@ std::string describe_state(const Context& context, std::uint32_t rank, std::size
       return one ? "stopped without an end mark: its process died, or its trace was cut off"
                  : "stopped without an end mark: their processes died, or their traces were cut "
                    "off";
-    case State::killed:
-      return one ? "was killed" : "were killed";
+    case State::killed: {
+      if (context.run.ranks[rank].end != trace::End::interrupted)
+        return one ? "was killed" : "were killed";
+      const std::string text = exception_text(context, rank);  // where it was
+      return fmt::format("{} interrupted{}", one ? "was" : "were",
+                         text.empty() ? "" : fmt::format(": {}", text));
+    }
     case State::raised: {
       const std::string text = exception_text(context, rank);
       return fmt::format("raised an exception{}", text.empty() ? "" : fmt::format(": {}", text));
@@ -272,8 +277,12 @@ std::string last_seen(const Context& context, std::uint32_t rank) {
   if (trace.calls.empty())
     return trace.snapshot ? "its dump holds no open call" : "no call of it was recorded";
   const CallRef last{rank, static_cast<std::uint32_t>(trace.calls.size() - 1)};
-  return fmt::format("its last call was {} ({})", context.describe_call(last),
-                     context.describe_location(last, context.call(last).seq));
+  std::string out = fmt::format("its last call was {} ({})", context.describe_call(last),
+                                context.describe_location(last, context.call(last).seq));
+  // The line in which it was.
+  if (trace.end == trace::End::interrupted && !trace.exceptions.empty())
+    out += fmt::format("; it {}", describe_state(context, rank));
+  return out;
 }
 
 std::string describe_names(const Context& context, const std::vector<trace::StringId>& names) {

@@ -201,6 +201,20 @@ TEST(Interrupted, ARankThatWaitsForOneThatWorkedIsNoHang) {
   EXPECT_THAT(report.unknown[0], HasSubstr("the job was interrupted in step 6"));
 }
 
+// Ctrl-C raises where the program is: that is where it stood, and not what held the others up.
+TEST(Interrupted, ARankForWhichOthersHungIsNamedWithItsLine) {
+  const std::string waits = "all_reduce n=4; all_reduce n=4 open; hung";
+  const Report report = verify(program(
+      {waits, "all_reduce n=4; raise KeyboardInterrupt (train.py:15); interrupted", waits}));
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.rule, RuleId::host_stall) << summary(report);
+  EXPECT_EQ(f.culprits, std::vector{trace::Rank(1)});
+  EXPECT_THAT(f.headline, HasSubstr("rank 1 stopped before call 1"));
+  ASSERT_FALSE(f.evidence.empty());
+  EXPECT_THAT(f.evidence[0].text, HasSubstr("it was interrupted: KeyboardInterrupt (train.py:15)"));
+}
+
 TEST(Interrupted, AProvenErrorStaysOne) {
   const Report report = verify(program({"all_reduce n=4; interrupted", "barrier; interrupted"}));
   EXPECT_TRUE(says_rule(report, RuleId::op_mismatch)) << summary(report);

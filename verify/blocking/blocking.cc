@@ -45,6 +45,10 @@ const trace::RankNote* stack_of(const Context& context, std::uint32_t rank) {
   return nullptr;
 }
 
+bool was_interrupted(const Context& context, std::uint32_t rank) {
+  return context.run.ranks[rank].end == trace::End::interrupted;
+}
+
 // How a rank of no further calls stopped, for the headline.
 std::string stop_words(const Context& context, const std::vector<std::uint32_t>& ranks) {
   const bool one = ranks.size() == 1;
@@ -60,6 +64,8 @@ std::string stop_words(const Context& context, const std::vector<std::uint32_t>&
                  : "stopped without an end mark (their processes died, or their traces were cut "
                    "off)";
     case State::killed:
+      // Its user ended a job in which it stood already.
+      if (was_interrupted(context, ranks[0])) return "stopped";
       return one ? "was killed" : "were killed";
     case State::raised:
       return "raised an exception";
@@ -201,7 +207,7 @@ Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t m
                            describe_wait(context, context.where.wait_points[missed]))
              : cause.finding.headline;
   if (raised) advise_about_exception(context, root, cause.finding);
-  if (context.where.positions[root].state == State::killed)
+  if (context.where.positions[root].state == State::killed && !was_interrupted(context, root))
     cause.finding.fix =
         "its process is gone: look at the end of its log, and at the logs of the scheduler and of "
         "the "

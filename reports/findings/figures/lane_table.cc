@@ -131,8 +131,10 @@ LaneCell stopped(const trace::RankTrace& trace, trace::GroupId group, const trac
       cell.state = State::raised;
       break;
     case trace::End::killed:
-    case trace::End::interrupted:
       cell.state = State::killed;
+      break;
+    case trace::End::interrupted:
+      cell.state = State::interrupted;
       break;
   }
   return cell;

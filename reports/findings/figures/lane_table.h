@@ -50,6 +50,7 @@ struct LaneCell {
     ended,
     raised,
     killed,
+    interrupted,
     cut,
     lost,      // before the first event that a bounded buffer kept
     no_trace,  // the rank's trace is missing

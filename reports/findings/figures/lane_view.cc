@@ -172,6 +172,8 @@ std::string_view describe_state(LaneCell::State state) {
       return "exception";
     case State::killed:
       return "killed";
+    case State::interrupted:
+      return "interrupted";
     case State::cut:
       return "trace ends";
     case State::lost:

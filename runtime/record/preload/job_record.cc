@@ -109,6 +109,9 @@ std::uint16_t number_of_thread() {
   return number;
 }
 
+// Whether Ctrl-C ended the rank: its user stopped the job, and it did nothing wrong.
+bool is_interrupt(std::string_view exception) { return exception.starts_with("KeyboardInterrupt"); }
+
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPause(1);
@@ -160,6 +163,7 @@ void JobRecord::at_exit(int status, void* job) {
   auto& self = *static_cast<JobRecord*>(job);
   if (::getpid() != self.own_pid_) return;  // what fork() copied is the parent's
   const std::lock_guard lock(self.end_mutex_);
+  if (self.interrupted_) return;
   self.ended_ = true;
   self.ring_->resume();  // whatever it was taken for
   ::unlink(self.stack_file_.c_str());
@@ -253,6 +257,7 @@ void JobRecord::raised(const std::string& what) {
     raised_early_ = what;
     return;
   }
+  if (is_interrupt(what)) return interrupted(what);
   // A call, or the store, fails also because somebody ends a job that hangs, one rank after the
   // other: then this rank was waiting, and its exception is no end of its own.
   const bool by_call = recorder_->raised(what);
@@ -263,6 +268,16 @@ void JobRecord::raised(const std::string& what) {
   const std::lock_guard end_lock(end_mutex_);
   ring_->resume();
   ring_->finish(trace::End::exception);
+}
+
+// A rank that hung before keeps that mark, and its stack: that is why it was interrupted.
+void JobRecord::interrupted(const std::string& what) {
+  if (::getpid() != own_pid_) return;
+  const std::lock_guard end_lock(end_mutex_);
+  if (ended_) return;
+  ended_ = interrupted_ = true;
+  recorder_->raised(what);  // where it was
+  ring_->finish(trace::End::interrupted);
 }
 
 // LibTorch's own objects may be gone by then.
@@ -281,7 +296,8 @@ void JobRecord::at_exit_without_group(int status, void* job) {
   if (!self.make_ring(options)) return;
   self.recorder_->raised(!self.raised_early_.empty() ? self.raised_early_
                                                      : "SystemExit: " + std::to_string(status));
-  self.ring_->finish(trace::End::exception);
+  self.ring_->finish(is_interrupt(self.raised_early_) ? trace::End::interrupted
+                                                      : trace::End::exception);
 }
 
 bool JobRecord::make_ring(trace::RingWriter::Options options) {

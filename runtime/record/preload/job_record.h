@@ -81,6 +81,8 @@ class JobRecord {
   bool make_ring(trace::RingWriter::Options options);
   // An exception that the program does not catch.
   void raised(const std::string& what);
+  // The same, of the exception that Ctrl-C raises.
+  void interrupted(const std::string& what);
   // True if a backend of the group reports completions.
   bool hook_into_all(c10d::ProcessGroup& group);
   WorkWatch& open_watch();
@@ -113,6 +115,7 @@ class JobRecord {
   std::optional<trace::HangWatch> hang_, standstill_;
   std::string stack_file_;
   bool ended_ = false;
+  bool interrupted_ = false;  // then the end mark stays, and the stack
   struct Known {
     c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
     std::unique_ptr<RecordedGroup> recorded;                        // null: it is left out

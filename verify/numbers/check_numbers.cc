@@ -1,6 +1,8 @@
 #include "verify/numbers/check_numbers.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -9,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/formats/ring/ring_file.h"
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
 #include "verify/numbers/reduction.h"
@@ -30,6 +33,36 @@ struct Link {
   bool may_follow = false;          // an earlier one, after which ranks differ, may be its cause
   Cause cause;
 };
+
+// The first step in which a rank without batches stood in for itself (PyTorch's Join) where others
+// trained. It numbers no steps meanwhile: later ones of equal numbers are different steps.
+//
+//   rank 0   reduce (step 9)   reduce (step 10)             reduce (step 11)
+//   rank 1   reduce (step 9)   reduce (step 10, of Join)    reduce (step 10)
+//
+// O(calls) where Join made any, else O(1).
+std::optional<std::int64_t> first_joined_step(const Context& context) {
+  const auto joins = [&](const trace::Call& call) {
+    return context.run.tables.str(call.tag) == trace::ring::kJoinTag;
+  };
+  std::optional<std::int64_t> out;
+  for (const GroupStreams& group : context.groups) {
+    if (!group.comparable || group.streams.size() < 2) continue;
+    const Stream& first = group.streams[0];
+    for (const Stream& stream : group.streams) {
+      const std::size_t both = std::min(first.calls.size(), stream.calls.size());
+      for (std::size_t i = 0; i < both; ++i) {
+        const trace::Call& a = context.call({first.rank_index, first.calls[i]});
+        const trace::Call& b = context.call({stream.rank_index, stream.calls[i]});
+        if (a.tag == b.tag || joins(a) == joins(b)) continue;
+        const std::int64_t step = std::min(a.step, b.step);
+        if (step != trace::kNone) out = std::min(out.value_or(step), step);
+        break;
+      }
+    }
+  }
+  return out;
+}
 
 // `what`: "parameters changed in step 3 although their gradient was zero".
 Cause explain_update(const Context& context, RuleId rule, Certainty certainty,
@@ -326,6 +359,13 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
                                [](const trace::RankTrace& trace) { return !trace.states.empty(); });
   if (!any) return {};
   const SyncCalls calls(context);
+  const std::optional<std::int64_t> joined = first_joined_step(context);
+  if (joined) {
+    unknown.push_back(
+        fmt::format("values from step {} on: a rank without batches stood in for itself (Join), so "
+                    "that later steps of equal numbers are different ones",
+                    *joined));
+  }
   // Ranks outside the group that averages a tensor hold no replica of it, so they do not count.
   const ValueTable table(
       context.run,
@@ -333,7 +373,8 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
         const SyncCall* call = calls.of(name);
         return call == nullptr || std::binary_search(call->ranks.begin(), call->ranks.end(), rank);
       },
-      are_undeclared_replicas(context.run));
+      are_undeclared_replicas(context.run),
+      joined.value_or(std::numeric_limits<std::int64_t>::max()));
   const Reductions reductions = check_reductions(context, table, calls);
 
   const bool averaged = are_averaged(context.run, table);

@@ -59,13 +59,14 @@ class NameIndices {
   std::unordered_map<std::uint32_t, std::uint32_t> indices_;
 };
 
-std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Counts& counts) {
+std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Counts& counts,
+                                  std::int64_t end) {
   std::vector<Entry> out;
   NameIndices name_indices;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     const std::vector<trace::StateMark>& states = run.ranks[r].states;
     for (std::uint32_t m = 0; m < states.size(); ++m) {
-      if (counts && !counts(r, states[m].name)) continue;
+      if (states[m].n >= end || (counts && !counts(r, states[m].name))) continue;
       out.push_back({states[m].n, phase_of(states[m]), name_indices.of(states[m].name), r, m});
     }
   }
@@ -105,8 +106,9 @@ bool ValueRow::sharded() const {
                                     [](const Reading& r) { return r.mark->sharded; });
 }
 
-ValueTable::ValueTable(const trace::Run& run, const Counts& counts, bool all_replicated) {
-  for (const Entry& e : sorted_entries(run, counts)) {
+ValueTable::ValueTable(const trace::Run& run, const Counts& counts, bool all_replicated,
+                       std::int64_t end) {
+  for (const Entry& e : sorted_entries(run, counts, end)) {
     const trace::StateMark& mark = run.ranks[e.rank].states[e.mark];
     const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
                       rows_.back().name_index == e.name_index;

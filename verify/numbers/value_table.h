@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <span>
@@ -64,10 +65,11 @@ class ValueTable {
   // Builds the table; it points into `run`. If a rank records a value twice in a step, the last one
   // counts; but of several local gradients, the first is what backward found (Phase::leftover).
   // Without `counts`, all values count. `all_replicated`: values that are marked as parts are taken
-  // for the same on all ranks (verify/numbers/replicas.h). O(marks log marks).
+  // for the same on all ranks (verify/numbers/replicas.h). Values of the step `end` and later are
+  // left out. O(marks log marks).
   using Counts = std::function<bool(std::uint32_t, trace::StringId)>;
-  explicit ValueTable(const trace::Run& run, const Counts& counts = {},
-                      bool all_replicated = false);
+  explicit ValueTable(const trace::Run& run, const Counts& counts = {}, bool all_replicated = false,
+                      std::int64_t end = std::numeric_limits<std::int64_t>::max());
   ValueTable(const ValueTable&) = delete;
   ValueTable& operator=(const ValueTable&) = delete;
 

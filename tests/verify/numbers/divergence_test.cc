@@ -38,6 +38,31 @@ TEST(ParamDivergence, BeforeTheFirstUpdateNoCallWasLeftOut) {
   EXPECT_EQ(report.findings[0].step, 0);
 }
 
+// Rank 1 has a batch less, and stands in for it under Join: its second step is the third of rank 0.
+TEST(ParamDivergence, StepsAfterARankWithoutBatchesAreNotCompared) {
+  const auto rank = [](int r, const char* third, const std::string& tag) {
+    const auto value = [](int step, const std::string& hash) {
+      return json_line(
+          {{"ev", "state"}, {"n", step}, {"name", "w"}, {"kind", "param"}, {"hash", hash}});
+    };
+    const auto reduce = [](int id, int step, const std::string& by) {
+      LineKeys keys = {{"in", {{8}}}, {"step", step}};
+      if (!by.empty()) keys["tag"] = by;
+      return issue_line(id, "world", "all_reduce", keys) + event_line("complete", id);
+    };
+    const int behind = tag.empty() ? 0 : 1;
+    std::string text = header_line(r, 2) + world_line(2) + value(0, "a") + reduce(0, 1, "") +
+                       value(1, "b") + reduce(1, 2, tag);
+    if (behind == 0) text += value(2, "c");
+    return text + reduce(2, 3 - behind, "") + value(3 - behind, third) + end_line("clean");
+  };
+  const Report joined = verify(run_from_text({rank(0, "d", ""), rank(1, "d", "join")}));
+  EXPECT_TRUE(joined.findings.empty()) << summary(joined);
+  EXPECT_THAT(joined.unknown, Contains(HasSubstr("values from step 2 on")));
+  const Report without = verify(run_from_text({rank(0, "d", ""), rank(1, "e", "")}));
+  EXPECT_THAT(summary(without), HasSubstr("param-divergence"));
+}
+
 TEST(ParamDivergence, NamesTheFirstStepTensorsRanksAndHowFarItSpreads) {
   TinyTraining t = training(5);
   for (int i = 0; i < 3; ++i) {

@@ -231,7 +231,8 @@ void Causes::add_exceptions() {
     for (const std::uint32_t r : exceptions.victims) attach_exception(r);
     return;
   }
-  if (!exceptions.victims.empty()) {
+  // The end of a rank that the job's user interrupted fails the calls of the others.
+  if (!exceptions.victims.empty() && !interruption(context_)) {
     Cause lost = explain_exceptions(context_, exceptions.victims);
     lost.finding.culprits.clear();
     lost.finding.why =

@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "trace/evidence/exceptions.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/passed_by.h"
@@ -32,12 +33,22 @@ bool ended_together(const Context& context, const WaitCause& wait) {
   const auto killed = [&](std::uint32_t r) {
     return context.where.positions[r].state == Position::State::killed;
   };
-  const auto over = [&](const Position& p) {
-    return p.state == Position::State::killed || p.state == Position::State::cut ||
-           p.state == Position::State::finished;
+  const bool by_user = std::all_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
+    return context.run.ranks[r].end == trace::End::interrupted;
+  });
+  // The end of a rank that the user interrupted fails the calls of the others.
+  const auto over = [&](std::uint32_t r) {
+    const Position::State state = context.where.positions[r].state;
+    const auto& marks = context.run.ranks[r].exceptions;
+    return state == Position::State::killed || state == Position::State::cut ||
+           state == Position::State::finished ||
+           (by_user && state == Position::State::raised && !marks.empty() &&
+            trace::mentions_a_peer(marks.back().what));
   };
-  return std::all_of(wait.roots.begin(), wait.roots.end(), killed) &&
-         std::all_of(context.where.positions.begin(), context.where.positions.end(), over);
+  if (!std::all_of(wait.roots.begin(), wait.roots.end(), killed)) return false;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r)
+    if (!over(r)) return false;
+  return true;
 }
 
 // Whether a call that all members issued does not complete because a rank died in it.

@@ -215,6 +215,19 @@ TEST(Interrupted, ARankForWhichOthersHungIsNamedWithItsLine) {
   EXPECT_THAT(f.evidence[0].text, HasSubstr("it was interrupted: KeyboardInterrupt (train.py:15)"));
 }
 
+// The signal reaches one rank first, and its end fails the calls of the others.
+TEST(Interrupted, RanksThatLoseOneThatWasInterruptedAreNoFinding) {
+  const std::string loses =
+      "all_reduce n=4; all_reduce n=4 open; raise 1 Connection closed by peer; exception";
+  const Report report = verify(program(
+      {loses, "all_reduce n=4; raise KeyboardInterrupt (train.py:15); interrupted", loses}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_THAT(report.unknown[0], HasSubstr("the job was interrupted"));
+  // Killed by who knows whom: that is a finding.
+  EXPECT_THAT(judge({loses, "all_reduce n=4; killed", loses}), HasSubstr("culprits=1"));
+}
+
 TEST(Interrupted, AProvenErrorStaysOne) {
   const Report report = verify(program({"all_reduce n=4; interrupted", "barrier; interrupted"}));
   EXPECT_TRUE(says_rule(report, RuleId::op_mismatch)) << summary(report);

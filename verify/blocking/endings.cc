@@ -91,7 +91,8 @@ std::optional<Cause> explain_deaths(const Context& context) {
     const Position& p = context.where.positions[r];
     const auto& marks = context.run.ranks[r].exceptions;
     if (p.state == State::killed || p.state == State::cut) {
-      dead.push_back(r);
+      // Whom the job's user ended took nobody along that he did not want to end.
+      if (context.run.ranks[r].end != trace::End::interrupted) dead.push_back(r);
     } else if ((p.state == State::raised && !marks.empty() &&
                 trace::mentions_a_peer(marks.back().what)) ||
                (p.state == State::hung && p.waiting_in() != kNoCall)) {

@@ -286,6 +286,36 @@ class Jobs(Forked):
                                     "extra-collective", ranks=3, culprits=(0,))
         self.assertIn("torch/distributed/checkpoint/", finding["message"])
 
+    def interrupt(self, job: str, variant: str, begun: Callable[[], bool]) -> Report:
+        """The report of a job that is ended by Ctrl-C once it has begun."""
+        ranks = self.start("jobs.py", job, variant, ranks=3)
+        deadline = time.monotonic() + LIMIT_S
+        while not begun() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for rank in ranks:
+            rank.send_signal(signal.SIGINT)
+        time.sleep(1)  # those that wait in a call hear nothing
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.send_signal(signal.SIGKILL)
+            self.skip_for_another_version(rank.communicate()[0])
+        return self.verify()
+
+    def test_a_healthy_job_that_its_user_interrupts(self) -> None:
+        def begun() -> bool:
+            return self.traces.is_dir() and self.verify().get("ranks", {}).get("read") == 3
+
+        report = self.interrupt("endless", "", begun)
+        self.assertEqual((report["verdict"], report["findings"]), ("inconclusive", []), report)
+        self.assertIn("the job was interrupted", " ".join(report["unknown"]))
+
+    def test_a_hung_job_that_its_user_interrupts(self) -> None:
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
+        report = self.interrupt("sleeper", "asleep", (self.traces / "rank_2.stack").is_file)
+        finding = report["findings"][0]
+        self.assertEqual((finding["rule"], finding["culprits"]), ("host-stall", [2]), report)
+        self.assertRegex(json.dumps(finding), r"interrupted: KeyboardInterrupt \([^)]*jobs\.py:\d+\)")
+
     def test_an_exit_with_a_status(self) -> None:
         finding = self.assert_found("raises", "exits", "rank-exception", culprits=(1,))
         self.assertIn("SystemExit: 3", finding["message"])

@@ -333,6 +333,14 @@ def sleeper():
         model(torch.randn(4, 8)).sum().backward()
 
 
+def endless():
+    """Trains until somebody stops it."""
+    model = DDP(nn.Linear(8, 4))
+    while True:
+        time.sleep(0.01)
+        model(torch.randn(4, 8)).sum().backward()
+
+
 def raises():
     """batch: rank 1's loader raises in step 1. start: rank 1 raises before its first call.
 

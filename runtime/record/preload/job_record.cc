@@ -228,14 +228,16 @@ void JobRecord::start_hang_watch() {
 }
 
 void JobRecord::follow_from_start() {
-  if (::getenv("LOCKSTEP_RECORD_DIR") == nullptr || find_launcher(::getenv) == nullptr) return;
+  if (::getenv("LOCKSTEP_RECORD_DIR") == nullptr) return;
+  // A rank without a launcher may be a process of Python's multiprocessing.
+  const bool launched = find_launcher(::getenv) != nullptr;
   loaded_by_ = ::getpid();
-  ::on_exit(&JobRecord::at_exit_without_group, this);
-  when_python_imports_torch([this] {
+  if (launched) ::on_exit(&JobRecord::at_exit_without_group, this);
+  when_python_imports_torch([this, launched] {
     loaded_version_ = loaded_version();
     if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
       python->on_uncaught([this](const std::string& what) { raised(what); });
-    note_restart();
+    if (launched) note_restart();
   });
 }
 
@@ -257,13 +259,14 @@ void JobRecord::raised(const std::string& what) {
     raised_early_ = what;
     return;
   }
+  if (::getpid() != own_pid_) return;  // a process that the rank started, with a copy of this
   if (is_interrupt(what)) return interrupted(what);
   // A call, or the store, fails also because somebody ends a job that hangs, one rank after the
   // other: then this rank was waiting, and its exception is no end of its own.
   const bool by_call = recorder_->raised(what);
   const bool by_peer = what.starts_with("DistNetworkError") || what.starts_with("DistStoreError") ||
                        what.starts_with("DistBackendError");
-  if (by_call || by_peer || ::getpid() != own_pid_) return;
+  if (by_call || by_peer) return;
   // Not only at the exit, which takes Python a while: launchers kill the ranks when one has failed.
   const std::lock_guard end_lock(end_mutex_);
   ring_->resume();
@@ -272,7 +275,6 @@ void JobRecord::raised(const std::string& what) {
 
 // A rank that hung before keeps that mark, and its stack: that is why it was interrupted.
 void JobRecord::interrupted(const std::string& what) {
-  if (::getpid() != own_pid_) return;
   const std::lock_guard end_lock(end_mutex_);
   if (ended_) return;
   ended_ = interrupted_ = true;

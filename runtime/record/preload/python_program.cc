@@ -46,6 +46,7 @@ struct PythonApi {
   void* (*new_text)(const char*) = nullptr;
   void* (*new_dictionary)() = nullptr;
   int (*set_item)(void*, const char*, void*) = nullptr;
+  int (*call_later)(int (*)(void*), void*) = nullptr;  // on the main thread, with the GIL
   void* none = nullptr;
 };
 
@@ -86,7 +87,8 @@ bool find_all(PythonApi& api) {
          find(api.pack, "PyTuple_Pack") && find(api.release, "PyEval_SaveThread") &&
          find(api.take_again, "PyEval_RestoreThread") && find(api.item, "PyTuple_GetItem") &&
          find(api.new_text, "PyUnicode_FromString") && find(api.new_dictionary, "PyDict_New") &&
-         find(api.set_item, "PyDict_SetItemString") && find(api.none, "_Py_NoneStruct");
+         find(api.set_item, "PyDict_SetItemString") && find(api.call_later, "Py_AddPendingCall") &&
+         find(api.none, "_Py_NoneStruct");
 }
 
 // Holds the GIL. May be nested.
@@ -358,9 +360,48 @@ std::string PythonProgram::words_of_exception(void* type, void* value, void* tra
   return what;
 }
 
-// sys.excepthook: (type, value, traceback).
-void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
-  PythonProgram& program = *of_process();
+namespace {
+
+// Runs Python's text, in which `name` is `value`. Without an effect where something fails.
+void run(const PythonApi& api, const char* text, const char* name, void* value) {
+  const Owned module(api, api.module("builtins"));
+  const Owned exec(api, api.attribute(module.get(), "exec"));
+  const Owned source(api, api.new_text(text));
+  const Owned globals(api, api.new_dictionary());
+  if (exec.get() != nullptr && source.get() != nullptr && globals.get() != nullptr &&
+      value != nullptr && api.set_item(globals.get(), name, value) == 0) {
+    const Owned arguments(api, api.pack(2, source.get(), globals.get()));
+    const Owned done(api, api.call(exec.get(), arguments.get(), nullptr));
+  }
+  api.clear_error();
+}
+
+// Processes that Python's multiprocessing starts do not come to sys.excepthook: what the program
+// raises there is caught and printed. torch.multiprocessing.spawn makes sys.exit(1) of it.
+constexpr const char* kReportOfProcesses = R"py(
+import multiprocessing.process
+
+def reporting(run):
+    def run_and_report(self):
+        try:
+            run(self)
+        except SystemExit as end:
+            if end.code and isinstance(end.__context__, Exception):
+                report(type(end.__context__), end.__context__, end.__context__.__traceback__)
+            raise
+        except BaseException as error:
+            report(type(error), error, error.__traceback__)
+            raise
+    return run_and_report
+
+multiprocessing.process.BaseProcess.run = reporting(multiprocessing.process.BaseProcess.run)
+)py";
+
+}  // namespace
+
+// (type, value, traceback)
+void PythonProgram::report(void* arguments) const {
+  const PythonProgram& program = *this;
   const PythonApi& api = program.api_;
   void* const type = api.item(arguments, 0);
   void* const value = api.item(arguments, 1);
@@ -384,7 +425,29 @@ void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
     }
     program.report_(what);
   }
-  return api.call(program.previous_hook_, arguments, nullptr);
+}
+
+// sys.excepthook
+void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
+  const PythonProgram& program = *of_process();
+  program.report(arguments);
+  return program.api_.call(program.previous_hook_, arguments, nullptr);
+}
+
+void* PythonProgram::raised_in_process(void* /*self*/, void* arguments) {
+  const PythonProgram& program = *of_process();
+  program.report(arguments);
+  program.api_.keep(program.api_.none);
+  return program.api_.none;
+}
+
+int PythonProgram::follow_processes(void* program) {
+  const PythonApi& api = static_cast<PythonProgram*>(program)->api_;
+  static MethodDefinition definition = {"report", &PythonProgram::raised_in_process,
+                                        kPositionalArguments, "Reports to Lockstep's recorder."};
+  const Owned function(api, api.make_function(&definition, nullptr, nullptr));
+  run(api, kReportOfProcesses, "report", function.get());
+  return 0;
 }
 
 void PythonProgram::on_uncaught(std::function<void(const std::string&)> report) {
@@ -400,6 +463,9 @@ void PythonProgram::on_uncaught(std::function<void(const std::string&)> report) 
   previous_hook_ = before;
   report_ = std::move(report);
   if (api_.set_in_sys("excepthook", hook.get()) != 0) api_.clear_error();
+  // Python's own code may let other threads run, which torch's locks, held where it is imported,
+  // do not allow: so later.
+  (void)api_.call_later(&PythonProgram::follow_processes, this);
 }
 
 namespace {
@@ -448,17 +514,8 @@ void PythonProgram::write_stacks(const char* path) const {
   if (api_.is_finalizing() != 0) return;
   const int state = api_.lock();  // Python may end the thread here
   {
-    const Owned module(api_, api_.module("builtins"));
-    const Owned run(api_, api_.attribute(module.get(), "exec"));
-    const Owned source(api_, api_.new_text(kWriteStacks));
     const Owned file(api_, api_.new_text(path));
-    const Owned globals(api_, api_.new_dictionary());
-    if (run.get() != nullptr && source.get() != nullptr && file.get() != nullptr &&
-        globals.get() != nullptr && api_.set_item(globals.get(), "path", file.get()) == 0) {
-      const Owned arguments(api_, api_.pack(2, source.get(), globals.get()));
-      const Owned done(api_, api_.call(run.get(), arguments.get(), nullptr));
-    }
-    api_.clear_error();
+    run(api_, kWriteStacks, "path", file.get());
   }
   api_.unlock(state);
 }

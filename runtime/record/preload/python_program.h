@@ -42,7 +42,8 @@ class PythonProgram {
   // torch.distributed.pipelining does, the one that began it follows: "…; caused by KeyError: …".
   // What torch brings from a DataLoader's worker is told as it was raised there: "OSError:
   // truncated JPEG (data.py:12), in DataLoader worker process 0 (train.py:33)".
-  // Only the first call has an effect.
+  // Also for what ends a process of Python's multiprocessing that is started from then on, such as
+  // one of torch.multiprocessing.spawn. Only the first call has an effect.
   void on_uncaught(std::function<void(const std::string&)> report);
 
   // Writes the stacks of the program's threads to the file, in py-spy's form, with the ranks of the
@@ -65,7 +66,10 @@ class PythonProgram {
   // The innermost of these frames (file, line) that is the program's, or else a package's.
   std::string line_of_frames(const std::vector<std::pair<std::string, long>>& frames) const;
   std::string words_of_exception(void* type, void* value, void* traceback) const;
+  void report(void* arguments) const;
   static void* uncaught(void* self, void* arguments);
+  static void* raised_in_process(void* self, void* arguments);
+  static int follow_processes(void* program);
   static void* ends(void* self, void* arguments);
 
   const PythonApi& api_;

@@ -666,6 +666,12 @@ class Command(Preloaded):
         self.assertNotIn("can never continue", done.stderr)
         self.assertIn("CLEAN", done.stdout.upper())
 
+    def test_an_exception_in_a_process_that_multiprocessing_starts(self) -> None:
+        done = self.run_command(["spawned.py", free_port()])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("rank 1 raised an exception: IndexError: sample 17 out of range", done.stdout)
+        self.assertRegex(done.stdout, r"\(spawned\.py:\d+\)")
+
     def test_a_rank_that_fails_before_its_first_group(self) -> None:
         done = self.run_command(["restarts.py", "early"])
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

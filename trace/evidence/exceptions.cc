@@ -60,6 +60,11 @@ bool mentions_taken_port(std::string_view text) {
   return contains_text(text, "EADDRINUSE") || contains_text(text, "ddress already in use");
 }
 
+bool mentions_timeout(std::string_view text) {
+  return contains_text(text, "Timed out waiting") ||
+         contains_text(text, "failed to pass monitoredBarrier in");
+}
+
 Rank rank_said_by(std::string_view text) {
   const auto rank_from = [](std::optional<std::int64_t> number) {
     return number && is_possible_rank(*number, kMaxWorldSize)

@@ -18,6 +18,9 @@ bool looks_like_exception(std::string_view line);
 // at fault.
 bool mentions_a_peer(std::string_view exception);
 
+// Whether it says that a peer did not come before Gloo's timeout was over.
+bool mentions_timeout(std::string_view exception);
+
 // Whether a port was taken on which the process was to listen.
 bool mentions_taken_port(std::string_view exception);
 

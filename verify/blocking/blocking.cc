@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/evidence/exceptions.h"
 #include "verify/blocking/cycles.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/finished.h"
@@ -49,8 +50,19 @@ bool was_interrupted(const Context& context, std::uint32_t rank) {
   return context.run.ranks[rank].end == trace::End::interrupted;
 }
 
-// How a rank of no further calls stopped, for the headline.
-std::string stop_words(const Context& context, const std::vector<std::uint32_t>& ranks) {
+// Whether ranks that waited there gave up when their timeout was over. Then who did not come had
+// stopped long before its process was ended.
+bool gave_up(const Context& context, const WaitPoint& point) {
+  return std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
+    const auto& marks = context.run.ranks[r].exceptions;
+    return context.where.positions[r].state == State::raised && !marks.empty() &&
+           trace::mentions_timeout(marks.back().what);
+  });
+}
+
+// How ranks of no further calls stopped, for whom others wait at the point; for the headline.
+std::string stop_words(const Context& context, const std::vector<std::uint32_t>& ranks,
+                       const WaitPoint& point) {
   const bool one = ranks.size() == 1;
   switch (context.where.positions[ranks[0]].state) {
     case State::finished:
@@ -59,7 +71,7 @@ std::string stop_words(const Context& context, const std::vector<std::uint32_t>&
       return one ? "is still running" : "are still running";
     case State::cut:
       // The recorder took it when nothing had happened for some time.
-      if (stack_of(context, ranks[0]) != nullptr) return "stopped";
+      if (stack_of(context, ranks[0]) != nullptr || gave_up(context, point)) return "stopped";
       return one ? "stopped without an end mark (its process died, or its trace was cut off)"
                  : "stopped without an end mark (their processes died, or their traces were cut "
                    "off)";
@@ -195,7 +207,7 @@ Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t m
   cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
   tell_stopped(context,
                {.ranks = context.ranks(wait.roots),
-                .verb = stop_words(context, wait.roots),
+                .verb = stop_words(context, wait.roots, context.where.wait_points[missed]),
                 .alive = may_be_alive(context, root),
                 .point = missed,
                 .missed = first,

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <iterator>
+#include <string>
 #include <utility>
 
 namespace lockstep::runtime {
@@ -18,7 +19,8 @@ void FutureWaits::follow(const c10::intrusive_ptr<c10::ivalue::Future>& future, 
   {
     const std::lock_guard lock(mutex_);
     using Weak = c10::weak_intrusive_ptr<c10::ivalue::Future>;
-    if (!futures_.emplace(address, Followed{Weak(future), {&recorder, call}}).second) return;
+    if (!futures_.emplace(address, Followed{Weak(future), {&recorder, call, address}}).second)
+      return;
     count_.store(futures_.size(), std::memory_order_release);
   }
   // At once, where it is complete already.
@@ -74,5 +76,16 @@ _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(void* condition, void*
   if (!waiting) return wait(condition, lock);
   waiting->recorder->wait(waiting->call);
   wait(condition, lock);
-  waiting->recorder->waited(waiting->call);
+  // A future that is asked takes the lock that its waiter has. Whoever waits may find that others
+  // had the lock meanwhile, and holds the future.
+  auto& held = *static_cast<std::unique_lock<std::mutex>*>(lock);
+  held.unlock();
+  const bool failed = waiting->future->hasError();
+  const std::string error = failed ? waiting->future->tryRetrieveErrorMessage() : std::string();
+  held.lock();
+  if (failed) {
+    waiting->recorder->wait_failed(waiting->call, error);
+  } else {
+    waiting->recorder->waited(waiting->call);
+  }
 }

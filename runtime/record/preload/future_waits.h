@@ -38,6 +38,7 @@ class FutureWaits {
   struct Wait {
     Recorder* recorder;
     std::uint32_t call;
+    const c10::ivalue::Future* future = nullptr;
   };
   // The program begins to wait on the condition variable at this address: for which call? Nothing:
   // it lies in no future that is followed. One load where there is none.
@@ -50,7 +51,7 @@ class FutureWaits {
   std::mutex mutex_;  // guards what follows
   struct Followed {
     c10::weak_intrusive_ptr<c10::ivalue::Future> keeps_the_address;
-    Wait wait;
+    Wait wait;  // its future is this one
     bool waited_for = false;
   };
   std::map<const c10::ivalue::Future*, Followed> futures_;

@@ -17,11 +17,26 @@
 namespace lockstep::verify {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
+
+TEST(Stopped, BeforeTheTimeoutOfThoseThatWaitWasOver) {
+  const auto waits = [](const std::string& error) {
+    return "all_reduce n=4; all_reduce n=4 async open; wait 1 open; raise 1 " + error +
+           "; raise RuntimeError: " + error + "; exception";
+  };
+  const auto headline = [&](const std::string& error) {
+    const Report report = verify(program({waits(error), "all_reduce n=4; cut", waits(error)}));
+    return report.findings.empty() ? "" : report.findings[0].headline;
+  };
+  EXPECT_THAT(headline("Timed out waiting 8000ms for recv operation to complete"),
+              AllOf(StartsWith("rank 1 stopped "), Not(HasSubstr("its process died"))));
+  EXPECT_THAT(headline("Connection closed by peer"), HasSubstr("its process died"));
+}
 
 // Two tensor-parallel groups of two ranks, two data-parallel ones across them: c10d's numbers as
 // names, with Megatron's descriptions. Rank 3 stops before the second call of its tensor-parallel

@@ -378,6 +378,11 @@ class Jobs(Forked):
     def test_a_cycle_comes_before_ranks_that_compute(self) -> None:
         self.assert_found("two_groups", "crossed", "cross-group-deadlock", ranks=4)
 
+    def test_a_rank_that_sleeps_until_the_others_give_up(self) -> None:
+        finding = self.assert_found("sleeper", "given-up", "host-stall", ranks=3, culprits=(2,))
+        self.assertIn("rank 2 stopped ", finding["message"])
+        self.assertIn("before call 4 of default_pg", finding["message"])
+
     def test_a_rank_that_sleeps_in_a_job_that_is_killed(self) -> None:
         def told(report: Report) -> "Optional[str]":
             lines = (line for line in report.get("unknown", []) if "all traces just end" in line)

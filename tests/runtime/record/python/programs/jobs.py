@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -325,10 +326,10 @@ def join():
 
 
 def sleeper():
-    """A rank that loads its batch very long. asleep: for ever."""
+    """A rank that loads its batch very long. asleep: for ever. given-up: and the others have a timeout."""
     model = DDP(nn.Linear(8, 4))
     for step in range(3):
-        if VARIANT == "asleep" and step == 1 and RANK == 2:
+        if VARIANT in ("asleep", "given-up") and step == 1 and RANK == 2:
             time.sleep(10000)
         model(torch.randn(4, 8)).sum().backward()
 
@@ -548,6 +549,6 @@ def ring():
         dist.all_reduce(torch.ones(1))
 
 
-dist.init_process_group("gloo")
+dist.init_process_group("gloo", timeout=timedelta(seconds=3 if VARIANT == "given-up" else 1800))
 globals()[sys.argv[1]]()
 dist.destroy_process_group()

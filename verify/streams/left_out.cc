@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "verify/streams/loops.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 #include "verify/streams/sister_groups.h"
@@ -89,7 +90,8 @@ class LeftOut {
     if (past_expects() || counts_expect()) return true;
     const bool is_far_too_many =
         at_.ranks(parties_[small_]).size() == 1 && at_.ranks(most_).size() >= kFarTooMany;
-    return !habit && !is_far_too_many && (is_unit_of_model() || later_rounds_expect());
+    return !habit && !is_far_too_many &&
+           (is_unit_of_model() || (later_rounds_expect() && !most_leave_loop()));
   }
 
   std::optional<std::size_t> as_sister_groups() const {
@@ -183,6 +185,20 @@ class LeftOut {
           is_second_unusual(at_.run(), at_.agreement(), at_.next_call(few_), at_.next_call(cursor));
       return unusual && *unusual;
     });
+  }
+
+  // Whether most come out of a loop after whole rounds, to a call that they never made before,
+  // where the few begin one more. What comes after a loop breaks with the past of all ranks, so
+  // that it does not show who has the wrong number of rounds:
+  //
+  //   few    a b | a b | a
+  //   most   a b | a b | barrier
+  bool most_leave_loop() {
+    return goes_on_with_loop(at_.run(), at_.agreement(), at_.next_call(few_)) &&
+           std::all_of(most_.begin(), most_.end(), [&](std::size_t cursor) {
+             return !at_.was_made_before(cursor) &&
+                    comes_after_whole_rounds(at_.run(), at_.agreement(), at_.next_call(cursor));
+           });
   }
 
   // Whether the past of most predicts the call of the few and not their own. At most kMaxVoters

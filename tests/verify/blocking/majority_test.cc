@@ -185,6 +185,22 @@ TEST(Majority, ThatComesToANewPartAfterARoundLeftNothingOut) {
               HasSubstr("culprits=0 "));
 }
 
+// Rank 0 accumulates over fewer batches, and makes more rounds than the others. After the first
+// round DDP orders its buckets.
+TEST(Majority, ThatComesOutOfALoopDidNotLeaveOutARound) {
+  const std::string round = "all_reduce n=64 at=a.py:16; all_reduce n=1 at=a.py:21; ";
+  const std::string past =
+      round + "broadcast n=5 root=0 at=a.py:15; broadcast n=1 root=0 at=a.py:15; " + round + round;
+  const std::string ends = past + "barrier at=a.py:23 open; hung";
+  EXPECT_THAT(judge({past + "all_reduce n=64 at=a.py:16 open; hung", ends, ends}),
+              HasSubstr("culprits=0 "));
+  // Within a round they left out its rest.
+  const std::string begun = past + "all_reduce n=64 at=a.py:16; ";
+  const std::string within = begun + "barrier at=a.py:23 open; hung";
+  EXPECT_THAT(judge({begun + "all_reduce n=1 at=a.py:21 open; hung", within, within}),
+              HasSubstr("culprits=1,2 "));
+}
+
 TEST(Majority, ThatComesToANewPartWithinARoundLeftOutItsRest) {
   const std::string past = repeated("all_reduce n=1; all_reduce n=2; all_reduce n=3; ", 3) +
                            "all_reduce n=1; all_reduce n=2; ";

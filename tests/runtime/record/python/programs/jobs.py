@@ -6,6 +6,7 @@ JOB is a function below, VARIANT what is wrong with it; without one the job is r
 """
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -549,6 +550,7 @@ def ring():
         dist.all_reduce(torch.ones(1))
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what is in the background without
 dist.init_process_group("gloo", timeout=timedelta(seconds=3 if VARIANT == "given-up" else 1800))
 globals()[sys.argv[1]]()
 dist.destroy_process_group()

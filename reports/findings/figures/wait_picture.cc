@@ -20,7 +20,7 @@
 namespace lockstep::reports {
 namespace {
 
-std::string_view describe_state(verify::Position::State state) {
+std::string_view describe_state(verify::Position::State state, trace::End end) {
   switch (state) {
     case verify::Position::State::finished:
       return "finished";
@@ -29,7 +29,7 @@ std::string_view describe_state(verify::Position::State state) {
     case verify::Position::State::cut:
       return "trace ends here";
     case verify::Position::State::killed:
-      return "killed";
+      return end == trace::End::interrupted ? "interrupted" : "killed";
     case verify::Position::State::raised:
       return "raised an exception";
     case verify::Position::State::hung:
@@ -120,7 +120,8 @@ class WaitPictureBuilder {
       const bool presumed =
           position.state == verify::Position::State::hung && run_.ranks[r].end == trace::End::cut;
       const auto state = presumed ? verify::Position::State::cut : position.state;
-      node.state = call == verify::kNoCall ? std::string(describe_state(state)) : "waits";
+      node.state =
+          call == verify::kNoCall ? std::string(describe_state(state, run_.ranks[r].end)) : "waits";
       if (call != verify::kNoCall) describe_call(node, r, call, where_.wait_points[point]);
       if (point != SIZE_MAX) sources_[point].push_back(at);
     }

@@ -121,13 +121,15 @@ class DetailLogReader {
   }
 
   // What is said of ranks that make the same call, by PyTorch's numbers of it; empty where they
-  // make different ones. The ranks that the messages do not name are there, too: all were compared.
+  // make different ones, or a number is not told. The ranks that the messages do not name are
+  // there, too: all were compared.
   std::string differ_in_numbers_alone() const {
     const LoggedFingerprint& first = calls_.begin()->second;
     bool numbers_differ = false;
     std::vector<std::string> said;
     for (const auto& [rank, call] : calls_) {
       if (call.op != first.op || call.dtype != first.dtype || call.shape != first.shape) return "";
+      if (call.counted == kNone) return "";
       numbers_differ |= call.counted != first.counted;
       said.push_back(fmt::format("{} by rank {}", call.counted, rank.value));
     }

@@ -61,6 +61,11 @@ TEST(DetailLog, NumbersAloneShowNoFault) {
   EXPECT_THAT(said, HasSubstr("inconclusive"));
   const auto run = run_of(detail_log_format(), {{"job.log", log}});
   EXPECT_THAT(run.ranks[0].inconclusive, HasSubstr("1 by rank 1 and 0 by rank 2"));
+  // A version that tells no number shows no difference.
+  const std::string untold =
+      detail_message(1, "CollectiveFingerPrint(SequenceNumber=1OpType=BARRIER)", 2,
+                     "CollectiveFingerPrint(OpType=BARRIER)");
+  EXPECT_EQ(run_of(detail_log_format(), {{"job.log", untold}}).ranks[0].inconclusive, "");
   // Where the calls differ, too, the numbers change nothing.
   const std::string other =
       detail_message(0, fingerprint(7, "ALLREDUCE", "10"), 1, fingerprint(6, "BROADCAST", "10"));

@@ -192,9 +192,10 @@ std::span<const WatchdogLineJoiner::Line> WatchdogLineJoiner::join(std::string_v
     between_words += line;
     // Of a break in a word, the other reading may look like a message that tells less.
     constexpr std::size_t kAllOfProgress = 3;
-    const std::size_t told = is_wrapped(in_word) ? 0 : told_by(in_word);
+    const bool may_go_on = is_wrapped(in_word);
+    const std::size_t told = may_go_on ? 0 : told_by(in_word);
     const std::size_t told_otherwise = is_wrapped(between_words) ? 0 : told_by(between_words);
-    if (told > 0 || told_otherwise >= (is_wrapped(in_word) ? kAllOfProgress : 1)) {
+    if (told > 0 || told_otherwise >= (may_go_on ? kAllOfProgress : 1)) {
       wrapped_.clear();
       return keep({{std::move(told >= told_otherwise ? in_word : between_words), number}});
     }

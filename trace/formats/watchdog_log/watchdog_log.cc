@@ -104,8 +104,9 @@ class WatchdogLogReader {
       if (const auto parsed = parse_watchdog_line(line)) {
         any = true;
         take(*parsed, number);
-      } else if (line.find("[rank") != std::string_view::npos) {
-        take_traceback(line);
+      } else if (const auto rank = rank_in_prefix(line)) {
+        highest_ = std::max(highest_, rank->value);
+        take_traceback(*rank, line);
       }
     };
     while (const auto line = lines.next()) joiner.add(*line, lines.number(), take_line);
@@ -299,16 +300,14 @@ class WatchdogLogReader {
   //   [rank1]: Traceback (most recent call last):
   //   [rank1]:   File "train.py", line 12, in <module>     indented: part of the stack
   //   [rank1]: ValueError: no more batches                 not indented: the exception
-  void take_traceback(std::string_view line) {
-    const std::optional<Rank> rank = rank_in_prefix(line);
-    if (rank) highest_ = std::max(highest_, rank->value);
+  void take_traceback(Rank rank, std::string_view line) {
     const std::string_view text = after_rank_prefix(line);
-    if (!rank || text.empty()) return;
+    if (text.empty()) return;
     if (text.starts_with("Traceback (most recent call last)")) {
-      ranks_[*rank].in_traceback = true;
+      ranks_[rank].in_traceback = true;
       return;
     }
-    const auto known = ranks_.find(*rank);
+    const auto known = ranks_.find(rank);
     if (known == ranks_.end() || !known->second.in_traceback) return;
     if (text.front() == ' ' || text.front() == '\t') return;
     known->second.in_traceback = false;

@@ -136,7 +136,8 @@ Exchanges exchanges_of(const trace::Run& run, const trace::RankTrace& trace, tra
 
 // What a rank posts in a round, as a proportion: how many sends or receives per peer with which it
 // has any, by their common divisor, so that rounds of three and of four micro-batches are alike.
-// Which peers, and how many, does not count, so that the stages of a pipeline are alike, too.
+// Which peers, and how many, does not count, so that the stages of a pipeline are alike, too. A
+// rank that posts nothing has the proportion of others that post nothing.
 using Proportion = std::set<std::pair<bool, std::uint32_t>>;
 
 Proportion proportion_in(const Exchanges& of, Round round) {
@@ -169,7 +170,7 @@ class Search {
     std::size_t agreeing = 0;
     each_channel(*round, [&](const Disagreement& d) {
       if (d.sent == d.received) {
-        ++agreeing;
+        agreeing += d.sent > 0 ? 1U : 0U;
       } else {
         found.push_back(d);
       }
@@ -224,7 +225,7 @@ class Search {
   }
 
   // Calls `visit` with the sender, the receiver, and what each posted, for each channel of a round
-  // that both know.
+  // that both know: none, where a channel is not used in it.
   template <class Visit>
   void each_channel(Round round, const Visit& visit) const {
     for (const auto& [r, of] : of_) {
@@ -232,12 +233,13 @@ class Search {
       for (const auto& [key, side] : of.sides) {
         const auto peer = index_of(key.first);
         if (!peer || !of_at(*peer).knows(round)) continue;
+        const SideKey other{run_.ranks[r].rank, !key.second};
         const std::uint32_t own = side.count_in(round);
-        const std::uint32_t theirs = of_at(*peer).count({run_.ranks[r].rank, !key.second}, round);
-        // A channel is visited by its sender, or by its receiver where nothing was sent.
-        if (key.second && own > 0) {
+        const std::uint32_t theirs = of_at(*peer).count(other, round);
+        // A channel is visited by its sender, or by its receiver where nobody ever sent.
+        if (key.second) {
           visit(Disagreement{r, *peer, own, theirs});
-        } else if (!key.second && own > 0 && theirs == 0) {
+        } else if (!of_at(*peer).sides.contains(other)) {
           visit(Disagreement{*peer, r, theirs, own});
         }
       }
@@ -281,7 +283,6 @@ class Search {
                                                  Round round) const {
     const auto is_known = [&](std::uint32_t rank) {
       const Proportion own = proportion_in(of_at(rank), round);
-      if (own.empty()) return false;
       for (const auto& [r, of] : of_) {
         for (Round k = of.first; k < of.end && !of.sides.empty(); ++k) {
           const bool is_disputed = k == round && (r == one || r == other);
@@ -301,6 +302,7 @@ class Search {
                                                  Round round) const {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> surplus;  // by pair, ascending
     each_channel(round, [&](const Disagreement& d) {
+      if (d.sent == 0 && d.received == 0) return;
       const bool up = d.sender < d.receiver;
       const std::pair pair = up ? std::pair(d.sender, d.receiver) : std::pair(d.receiver, d.sender);
       if (pair == std::pair(std::min(one, other), std::max(one, other))) return;

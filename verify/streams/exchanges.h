@@ -45,7 +45,8 @@ struct UnevenExchange {
 //     those of the partner are not; or
 //   - all other pairs of the round post as many messages one way as the other, as activations are
 //     answered by gradients, and so did the partner, and it did not; or
-//   - more ranks agree with its partner, and with each other, than with it.
+//   - more ranks agree with its partner, and with each other, than with it; ranks that post nothing
+//     to each other in the round agree, too.
 // Rounds count that both ranks are known to have ended, so that none of them is merely late.
 // Nothing where rounds disagree from the start on: messages may cross a collective on purpose, as
 // receives that are posted a step ahead do. Nothing without messages and collectives.

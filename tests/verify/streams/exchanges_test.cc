@@ -94,6 +94,27 @@ TEST(Exchanges, OfTwoNobodyIsOdd) {
               Not(HasSubstr("culprits=0 ")));
 }
 
+// A checkpoint lies between two barriers, and rank 2 leaves out the second one. Where it then posts
+// its next messages, the others post none; they agree on that, and rank 2 is odd.
+TEST(Exchanges, RanksThatPostNothingAgreeOnThat) {
+  const auto rank = [](const std::string& messages, const std::string& second) {
+    std::string open = messages;
+    for (std::size_t at = 0; (at = open.find(';', at)) != std::string::npos; at += 6)
+      open.insert(at, " open");
+    return "backend nccl; " + messages + "barrier; barrier; " + messages + "barrier; " + second +
+           open + "barrier open; " + second + "hung";
+  };
+  const std::string waits = "barrier open; ";
+  const std::string said =
+      judge({rank("send peer=1 n=4; send peer=1 n=4; recv peer=1 n=4; recv peer=1 n=4; ", waits),
+             rank("recv peer=0 n=4; send peer=2 n=4; recv peer=0 n=4; send peer=2 n=4; "
+                  "recv peer=2 n=4; send peer=0 n=4; recv peer=2 n=4; send peer=0 n=4; ",
+                  waits),
+             rank("recv peer=1 n=4; send peer=1 n=4; recv peer=1 n=4; send peer=1 n=4; ", "")});
+  EXPECT_THAT(said, HasSubstr("culprits=2 ")) << said;
+  EXPECT_THAT(said, Not(HasSubstr("culprits=1 "))) << said;
+}
+
 // Each rank posts its receive for the next round before the round ends: messages cross the
 // collective on purpose. Rank 1 then stops.
 TEST(Exchanges, MessagesThatCrossACollectiveOnPurposeAccuseNobody) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "trace/nccl_calls.h"
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"
@@ -161,13 +162,22 @@ bool stopped_before_start(const Context& context, const GroupStreams& group, con
   return calls[own.earlier.back()].seq + std::uint64_t{1} < group.first_seq;
 }
 
+// Whether some member completed the call, and so every member issued it, if only after its dump was
+// written. A call with a root may end on the ranks that only give, or only take, before the others
+// come.
+bool was_issued_by_all(const Context& context, const WaitPoint& point) {
+  return !trace::nccl_has_root(
+             context.run.tables.op(context.call(waiting_call(context, point.waiting[0])))) &&
+         !completed_by(context, point).empty();
+}
+
 }  // namespace
 
 std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCause& wait) {
   std::vector<Deviation> out;
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
-    if (point.group == WaitPoint::kPointToPoint) continue;
+    if (point.group == WaitPoint::kPointToPoint || was_issued_by_all(context, point)) continue;
     // A replay that takes devices to be slower than they were does not let ranks come to calls that
     // they did issue.
     std::vector<std::uint32_t> deviants = point.missing;

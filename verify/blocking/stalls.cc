@@ -33,18 +33,6 @@ bool has_begun(const Context& context, std::uint32_t rank) {
   return context.call(waiting_call(context, rank)).has(trace::kStarted);
 }
 
-// Members whose trace shows that they completed the call in which others wait.
-std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint& point) {
-  std::vector<std::uint32_t> out;
-  if (is_message(point)) return out;
-  for (const Stream& s : context.groups[point.group].streams) {
-    if (point.instance >= s.calls.size()) continue;
-    const CallRef call{s.rank_index, s.calls[point.instance]};
-    if (is_over(context.call(call), context.semantics)) out.push_back(s.rank_index);
-  }
-  return out;
-}
-
 // Whether only the counters of these ranks tell that they completed the call, so that it may have
 // been another one there. (A rank whose call is smaller completes it with data of the others'.)
 bool completed_by_count(const Context& context, const WaitPoint& point,
@@ -135,6 +123,17 @@ std::optional<CallRef> unwaited_side(const Context& context, const WaitPoint& po
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint& point) {
+  std::vector<std::uint32_t> out;
+  if (is_message(point)) return out;
+  for (const Stream& s : context.groups[point.group].streams) {
+    if (point.instance >= s.calls.size()) continue;
+    const CallRef call{s.rank_index, s.calls[point.instance]};
+    if (is_over(context.call(call), context.semantics)) out.push_back(s.rank_index);
+  }
+  return out;
+}
 
 std::string may_be_running(const Context& context, const WaitPoint& point,
                            const std::vector<std::uint32_t>& victims) {

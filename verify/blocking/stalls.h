@@ -11,6 +11,10 @@
 
 namespace lockstep::verify {
 
+// The members (rank indices, ascending) whose traces show that they completed the call of a group
+// in which others wait. O(members).
+std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint& point);
+
 // Why a call that all members issued may not be a stall: no watchdog ended a rank that waits there,
 // or a snapshot shows only that it is under way. `victims`: rank indices that wait for it, directly
 // or through others. Empty where it is a stall.

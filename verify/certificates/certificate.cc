@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "verify/product/order_graph.h"
 #include "verify/product/sequence_reader.h"
 
@@ -142,8 +141,7 @@ CertificateText::CertificateText(const SequenceTable& table, std::span<const tra
         groups_.emplace(run.tables.str(group.group), group.ranks);
     }
   }
-  for (const ProductChannel& channel : table.channels)
-    channels_.push_back(to_utf8(channel_name(channel)));
+  for (const ProductChannel& channel : table.channels) channels_.push_back(channel_name(channel));
   for (const std::string& key : table.shared_keys)
     shared_keys_.push_back(nlohmann::json::parse(key));
 }
@@ -204,7 +202,7 @@ void CertificateText::claim_unrecorded(std::span<const trace::Run> runs,
 }
 
 void CertificateText::sequence(const std::string& part, std::int32_t rank, SequenceId sequence) {
-  sequences_[to_utf8(part)][digest(sequence)].push_back(rank);
+  sequences_[part][digest(sequence)].push_back(rank);
 }
 
 // The SHA-256 of a list of its items: [how, channel, index there]; a call adds its key and splits.

@@ -254,7 +254,7 @@ Json sizes_of(const trace::Signature& s) {
 
 Json names_of(const trace::Tables& tables, trace::NameListId id) {
   Json out = Json::array();
-  for (const trace::StringId name : tables.name_lists[id]) out.push_back(to_utf8(tables.str(name)));
+  for (const trace::StringId name : tables.name_lists[id]) out.push_back(tables.str(name));
   return out;
 }
 
@@ -291,14 +291,14 @@ std::string shared_key(const trace::Tables& tables, const trace::Call& call) {
   const bool message = trace::is_point_to_point(s.op);
   const bool barrier = s.op == trace::Op::barrier;
   const std::string operation = message                    ? "message"
-                                : s.op == trace::Op::other ? to_utf8(tables.str(s.other_op))
+                                : s.op == trace::Op::other ? tables.str(s.other_op)
                                                            : std::string(trace::op_name(s.op));
   const Json types = barrier               ? Json::array()
                      : s.dtypes.value == 0 ? Json()
                                            : names_of(tables, s.dtypes);
   const Json redop = !trace::is_reduction(s.op) ? Json("")
                      : s.redop.value == 0       ? Json()
-                                                : Json(to_utf8(tables.str(s.redop)));
+                                                : Json(tables.str(s.redop));
   const Json root = lacks_root(s) ? Json() : Json(std::max<std::int32_t>(s.root, -1));
   // What a message carries is known to its sender and its receiver by different names.
   const bool nameless = message || (barrier && call.what.value == 0);

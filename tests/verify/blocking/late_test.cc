@@ -31,7 +31,7 @@ using Seconds = std::int64_t;
 constexpr Seconds kBegin = 1795247719;  // 2026-11-21
 
 struct DumpCall {
-  std::string op;
+  std::string op;                         // "": the ring has lost it
   Seconds issued = 0;                     // after kBegin, as all times here
   std::optional<Seconds> completed = {};  // nothing: it is open
   std::string group = "0";
@@ -48,16 +48,22 @@ std::string dump_text(const Calls& calls, std::size_t ranks) {
     groups[name] = {{"name", name}, {"desc", ""}, {"ranks", "[" + members + "]"}};
   int collectives[2] = {0, 0}, messages = 0;
   bool device_is_free = true;
+  std::size_t id = 0;
   for (const DumpCall& call : calls) {
+    ++id;
     const bool message =
         call.op.find("->") != std::string::npos || call.op.find("<-") != std::string::npos;
     int& seq = message ? messages : collectives[call.group == "1" ? 1 : 0];
-    entries.push_back({{"record_id", entries.size()},
+    if (call.op.empty()) {
+      ++seq;
+      continue;
+    }
+    entries.push_back({{"record_id", id - 1},
                        {"pg_id", call.group == "1" ? 1 : 0},
                        {"process_group", {call.group, ""}},
                        {"collective_seq_id", message ? 0 : seq + 1},
                        {"p2p_seq_id", message ? seq + 1 : 0},
-                       {"op_id", entries.size() + 1},
+                       {"op_id", id},
                        {"profiling_name", "nccl:" + call.op},
                        {"time_created_ns", time(call.issued)},
                        {"input_sizes", {{call.elements}}},
@@ -159,6 +165,59 @@ TEST(LateRanks, AreFoundWhereOneRankWaitsForLong) {
   EXPECT_EQ(said_of(ranks, 20), kInconclusive);
   ranks[2].back().issued = 17;
   EXPECT_THAT(said_of(ranks, 20), StartsWith(kStall));
+}
+
+// Rank 0 issued its next call at second 20 and its device came to it at second 50, when rank 1 came
+// to the barrier before it.
+TEST(LateRanks, AreNoFindingWhereTheCallBeforeHasJustCompleted) {
+  const auto ranks = [](Seconds ended) {
+    const Calls start = {{"all_reduce", 10, 11}, {"all_reduce", 15, 16}};
+    std::vector<Calls> out = {start, start};
+    out[0].push_back({"all_reduce", 19, ended});
+    out[0].push_back({"all_reduce", 20});
+    out[1].push_back({"all_reduce", ended, ended});
+    return out;
+  };
+  EXPECT_EQ(said_of(ranks(50), 51), kInconclusive);
+  EXPECT_EQ(said_of(ranks(50), 80), kInconclusive);  // the barrier took as long
+  EXPECT_THAT(said_of(ranks(50), 82), StartsWith(kStall));
+  EXPECT_THAT(said_of(ranks(20), 22), StartsWith(kStall));
+}
+
+// A checkpoint comes after every second step, and the ranks were dumped one after the other, rank 2
+// first. Rank 1 completed both of its barriers, so rank 2 came to them, if after its dump.
+TEST(LateRanks, DidNotPassByACallThatAnotherRankCompleted) {
+  // The calls from number `first` on.
+  const auto rank = [](std::size_t first, Calls calls) {
+    calls.insert(calls.begin(), first, DumpCall{""});
+    return calls;
+  };
+  const auto step = [](Calls& out, bool completed = true) {
+    for (const int elements : {64, 32, 1}) {
+      out.push_back({"all_reduce", 19, 20, "0", elements});
+      if (!completed) out.back().completed.reset();
+    }
+  };
+  const DumpCall done = {"all_reduce_barrier", 19, 20, "0", 1};
+  const DumpCall open = {"all_reduce_barrier", 20, {}, "0", 1};
+  Calls two_steps;
+  step(two_steps);
+  Calls behind = two_steps;
+  step(behind, false);
+  step(two_steps);
+  const auto after = [](Calls calls, const Calls& more) {
+    calls.insert(calls.end(), more.begin(), more.end());
+    return calls;
+  };
+  Calls ahead = {done, done};
+  step(ahead);
+  step(ahead, false);
+  const Calls first = rank(1, after({done}, after(two_steps, {done})));
+  const Calls third = rank(0, after({done, done}, behind));
+  const Calls fourth = rank(2, after(two_steps, {done, open}));
+  EXPECT_EQ(said_of({first, rank(8, ahead), third, fourth}, 20), kInconclusive);
+  // Where no rank did, rank 2 may have left it out.
+  EXPECT_NE(said_of({first, fourth, third, fourth}, 620), kInconclusive);
 }
 
 TEST(LateRanks, AreFoundWhereTheTimesOfTheFilesWereLost) {

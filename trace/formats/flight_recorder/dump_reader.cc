@@ -446,24 +446,30 @@ class DumpReader {
   }
 
   // Sets how long calls took, if the file's time tells when the dump was written: it was not where
-  // the dump holds later times, beyond what clocks may differ. O(events).
+  // the dump holds later times, beyond what clocks may differ. A call that was queued behind others
+  // has been open since these completed: a rank that waited in a barrier for a checkpoint has
+  // issued its next calls long before. O(events).
   void note_durations() {
     if (file_.written == kNoTime) return;
     constexpr Nanos kClocksDiffer = 1'000'000'000;  // times of files are whole seconds here
-    std::vector<Nanos> issued(trace_.calls.size(), kNoTime);
+    std::vector<Nanos> issued(trace_.calls.size(), kNoTime), completions = issued;
     Nanos newest = 0, open = 0, completed = 0;
     for (const Event& event : trace_.events) {
       if (event.time < 0) continue;
       newest = std::max(newest, event.time);
       if (event.kind == EventKind::issue) issued[event.index] = event.time;
-      if (event.kind == EventKind::complete && issued[event.index] != kNoTime)
+      if (event.kind != EventKind::complete) continue;
+      completions[event.index] = event.time;
+      if (issued[event.index] != kNoTime)
         completed = std::max(completed, event.time - issued[event.index]);
     }
     if (newest > file_.written + kClocksDiffer) return;
+    Nanos earlier_ended = kNoTime;
     for (std::size_t c = 0; c < trace_.calls.size(); ++c) {
+      earlier_ended = std::max(earlier_ended, completions[c]);
       if (trace_.calls[c].has(kCompleted)) continue;
       if (issued[c] == kNoTime) return;
-      open = std::max(open, file_.written - issued[c]);
+      open = std::max(open, file_.written - std::max(issued[c], earlier_ended));
     }
     trace_.longest_open = open;
     trace_.longest_completed = completed;

@@ -225,7 +225,8 @@ Cause explain_uneven_exchange(const Context& context, const UnevenExchange& unev
   if (uneven.kind != UnevenExchange::Kind::messages)
     if (auto collective = explain_uneven_collective(context, uneven)) return std::move(*collective);
   const trace::Call& shown = context.call(uneven.shown);
-  const trace::Call& end = context.call(uneven.end);
+  const CallRef end = uneven.end.call != kNoCall ? uneven.end : uneven.end_of_partner;
+  const bool has_ended = end.call != kNoCall;
   const std::string odd = context.describe_ranks({uneven.odd});
   const std::string partner = context.describe_ranks({uneven.partner});
   const bool left_out = uneven.posted < uneven.expected;
@@ -236,12 +237,14 @@ Cause explain_uneven_exchange(const Context& context, const UnevenExchange& unev
   Cause cause;
   cause.finding = make_finding(RuleId::p2p_unmatched);
   Finding& f = cause.finding;
-  f.message = fmt::format("{0} posted {1} {2} {3} {4} than {4} posted {5}s ({6}), before {7}", odd,
+  f.message = fmt::format("{0} posted {1} {2} {3} {4} than {4} posted {5}s ({6})", odd,
                           plural(difference, own), left_out ? "fewer" : "more",
                           uneven.odd_sends ? "to" : "from", partner, other,
-                          context.describe_location(uneven.shown, shown.seq),
-                          context.describe_numbered(uneven.end, end.seq));
-  f.why = fmt::format("Since the collective before it, {} posted {} and {} {}. ", odd,
+                          context.describe_location(uneven.shown, shown.seq));
+  if (has_ended)
+    f.message += fmt::format(", before {}", context.describe_numbered(end, context.call(end).seq));
+  f.why = fmt::format("{} posted {} and {} {}. ",
+                      has_ended ? fmt::format("Since the collective before it, {}", odd) : odd,
                       plural(uneven.posted, own), partner, plural(uneven.expected, other));
   switch (uneven.reason) {
     case UnevenExchange::Reason::all_pairs:
@@ -262,6 +265,12 @@ Cause explain_uneven_exchange(const Context& context, const UnevenExchange& unev
     case UnevenExchange::Reason::others:
       f.why += fmt::format("More ranks agree with {} than with {}.", partner, odd);
       break;
+    case UnevenExchange::Reason::newest:
+      f.why += fmt::format(
+          "Its peers posted what fits their other peers; had {} stopped, it would lack messages "
+          "there, too.",
+          partner);
+      break;
   }
   cause.deviants = {uneven.odd};
   f.culprits = context.ranks(cause.deviants);
@@ -269,8 +278,8 @@ Cause explain_uneven_exchange(const Context& context, const UnevenExchange& unev
   f.seq = cause.seq = shown.seq;
   if (shown.step != trace::kNone) f.step = cause.step = shown.step;
   f.evidence = {context.evidence(uneven.shown,
-                                 left_out ? "has no other side in its round" : "is one too many"),
-                context.evidence(uneven.end, "ends the round")};
+                                 left_out ? "has no other side in its round" : "is one too many")};
+  if (has_ended) f.evidence.push_back(context.evidence(end, "ends the round"));
   set_fingerprint(f, trace::describe(context.run.tables, shown.signature));
   return cause;
 }

@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -47,44 +49,53 @@ struct Side {
 struct Exchanges {
   std::map<SideKey, Side> sides;
   // The rounds whose beginning and end were recorded: from `first` to before `end`. Sides hold the
-  // one that follows, too.
+  // one that follows, too: it has not ended, and more of its messages may come.
   Round first = 0, end = 0;
   std::vector<std::uint32_t> ends;  // the call with which each of these ends
 
   bool knows(Round round) const { return round >= first && round < end; }
+  bool is_in(Round round) const { return !sides.empty() && round == end; }
+  std::uint32_t end_of(Round round) const { return knows(round) ? ends[round - first] : kNoCall; }
   std::uint32_t count(const SideKey& key, Round round) const {
     const auto found = sides.find(key);
     return found == sides.end() ? 0 : found->second.count_in(round);
   }
 };
 
+// How many collectives all ranks together issue in a group.
+using Collectives = std::unordered_map<trace::GroupId, std::size_t>;
+
+Collectives collectives_of(const trace::Run& run) {
+  Collectives out;
+  for (const trace::RankTrace& trace : run.ranks)
+    for (const trace::Call& call : trace.calls)
+      if (!run.tables.is_message(call)) ++out[call.group];
+  return out;
+}
+
 // The groups whose collectives cut a rank's messages into rounds, with the peers of these messages:
-// for each peer the largest group of both in which the rank issues collectives; of several, the one
-// with most calls. Only a rank's largest groups are asked: it has few, unless its trace is hostile.
+// for each peer the largest group of both in which ranks issue collectives; of several, the one
+// with most calls. Where there is none, all messages are one round. Only a rank's largest groups
+// are asked: it has few, unless its trace is hostile.
 using Cuts = std::map<trace::GroupId, std::set<trace::Rank>>;
 
-Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
+Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace, const Collectives& calls) {
   constexpr std::size_t kMaxGroups = 16;
-  std::map<trace::GroupId, std::size_t> calls;
   std::set<trace::Rank> peers;
-  for (const trace::Call& call : trace.calls) {
-    if (run.tables.is_message(call)) {
-      if (call.peer != trace.rank) peers.insert(call.peer);  // what it sends itself is no pair's
-    } else {
-      ++calls[call.group];
-    }
-  }
+  for (const trace::Call& call : trace.calls)  // what a rank sends itself is no pair's
+    if (run.tables.is_message(call) && call.peer != trace.rank) peers.insert(call.peer);
   if (peers.empty()) return {};
   struct Cutting {
     std::size_t size, calls;
     const trace::RankTrace::Membership* group;
   };
   std::vector<Cutting> groups;
-  for (const trace::RankTrace::Membership& group : trace.groups)
-    if (const auto used = calls.find(group.group); used != calls.end())
-      groups.push_back({group.ranks.size(), used->second, &group});
+  for (const trace::RankTrace::Membership& group : trace.groups) {
+    const auto used = calls.find(group.group);
+    groups.push_back({group.ranks.size(), used == calls.end() ? 0 : used->second, &group});
+  }
   std::stable_sort(groups.begin(), groups.end(), [](const Cutting& a, const Cutting& b) {
-    return std::pair(a.size, a.calls) > std::pair(b.size, b.calls);
+    return std::tuple(a.calls > 0, a.size, a.calls) > std::tuple(b.calls > 0, b.size, b.calls);
   });
   groups.resize(std::min(groups.size(), kMaxGroups));
   Cuts out;
@@ -107,9 +118,9 @@ Exchanges exchanges_of(const trace::Run& run, const trace::RankTrace& trace, tra
   for (std::size_t i = 1; i < cuts.size(); ++i)
     if (trace.calls[cuts[i]].seq != trace.calls[cuts[i - 1]].seq + 1) return {};
   const bool whole = is_known_from_its_start(trace);
-  if (cuts.size() < (whole ? 1U : 2U)) return {};
+  if (!whole && cuts.size() < 2) return {};
   Exchanges out;
-  const auto first_number = static_cast<Round>(trace.calls[cuts[0]].seq);
+  const auto first_number = cuts.empty() ? Round{0} : static_cast<Round>(trace.calls[cuts[0]].seq);
   out.first = first_number + (whole ? 0 : 1);
   out.end = first_number + static_cast<Round>(cuts.size());
   out.ends.assign(cuts.begin() + (whole ? 0 : 1), cuts.end());
@@ -149,11 +160,22 @@ Proportion proportion_in(const Exchanges& of, Round round) {
   return out;
 }
 
-// Messages of a round that sender and receiver count differently.
-struct Disagreement {
+// The messages of a round from one rank to another, as both count them.
+struct Channel {
   std::uint32_t sender = 0, receiver = 0;  // rank indices
   std::uint32_t sent = 0, received = 0;
 };
+
+// Whether two counts of the same messages agree, if those who counted them have ended the round.
+// Nothing is known where one has not and may still post what it lacks.
+enum class Comparison : std::uint8_t { agree, differ, unknown };
+
+Comparison compare(std::uint32_t own, bool own_ended, std::uint32_t theirs, bool theirs_ended) {
+  if (!own_ended && !theirs_ended) return Comparison::unknown;
+  if (own == theirs) return Comparison::agree;
+  const bool may_come = own < theirs ? !own_ended : !theirs_ended;
+  return may_come ? Comparison::unknown : Comparison::differ;
+}
 
 // By rank index: of 65,536 ranks, each is in the cutting group of its own pipeline.
 using ByRank = std::map<std::uint32_t, Exchanges>;
@@ -165,21 +187,31 @@ class Search {
 
   std::optional<UnevenExchange> find() const {
     const std::optional<Round> round = first_uneven_round();
-    if (!round) return std::nullopt;
-    std::vector<Disagreement> found;
-    std::size_t agreeing = 0;
-    each_channel(*round, [&](const Disagreement& d) {
-      if (d.sent == d.received) {
-        agreeing += d.sent > 0 ? 1U : 0U;
+    if (!round) return in_newest_round();
+    std::vector<Channel> uneven;
+    std::size_t even = 0;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, bool> fits;  // by pair, ascending
+    each_channel(*round, [&](const Channel& c, Comparison counts) {
+      const bool used = c.sent + c.received > 0;
+      if (!used) return;
+      auto [pair, is_new] =
+          fits.try_emplace({std::min(c.sender, c.receiver), std::max(c.sender, c.receiver)}, true);
+      if (counts == Comparison::agree) {
+        ++even;
       } else {
-        found.push_back(d);
+        pair->second = false;
+        uneven.push_back(c);
       }
     });
     // In the first round that is known, messages may have crossed the collective on purpose. Then
-    // most pairs do the same, and a program that ends has taken all of them.
-    if (*round == first_round() && agreeing <= found.size() && !has_ended_with_fewer(found[0]))
+    // all pairs do the same, in one direction at least, and a program that ends has taken all.
+    const bool some_fit =
+        std::any_of(fits.begin(), fits.end(), [](const auto& pair) { return pair.second; });
+    if (*round == first_round() && even <= uneven.size() && !some_fit &&
+        !has_ended_with_fewer(uneven[0])) {
       return std::nullopt;
-    return judge(found, *round);
+    }
+    return judge(uneven, *round);
   }
 
  private:
@@ -202,8 +234,16 @@ class Search {
     return out;
   }
 
-  // The first round that two ranks know, and count differently. Visits what was posted, and not
-  // every number: those of two ranks' rounds may be far from each other.
+  static Comparison compare_in(Round round, const Exchanges& of, std::uint32_t own,
+                               const Exchanges& others, std::uint32_t theirs) {
+    const bool own_ended = of.knows(round), theirs_ended = others.knows(round);
+    if (!(own_ended || of.is_in(round)) || !(theirs_ended || others.is_in(round)))
+      return Comparison::unknown;
+    return compare(own, own_ended, theirs, theirs_ended);
+  }
+
+  // The first round that two ranks count differently, whatever they still post. Visits what was
+  // posted, and not every number: those of two ranks' rounds may be far from each other.
   std::optional<Round> first_uneven_round() const {
     std::optional<Round> out;
     for (const auto& [r, of] : of_) {
@@ -214,8 +254,8 @@ class Search {
         const SideKey other{run_.ranks[r].rank, !key.second};
         for (const Posted& posted : side.rounds) {
           if (out && posted.round >= *out) break;
-          if (of.knows(posted.round) && theirs.knows(posted.round) &&
-              theirs.count(other, posted.round) != posted.count) {
+          if (compare_in(posted.round, of, posted.count, theirs,
+                         theirs.count(other, posted.round)) == Comparison::differ) {
             out = posted.round;
           }
         }
@@ -224,48 +264,104 @@ class Search {
     return out;
   }
 
-  // Calls `visit` with the sender, the receiver, and what each posted, for each channel of a round
-  // that both know: none, where a channel is not used in it.
+  // Calls `visit` for each channel with what its two sides exchange, and a function that gives its
+  // messages of a round.
   template <class Visit>
-  void each_channel(Round round, const Visit& visit) const {
+  void each_channel_of_all(const Visit& visit) const {
     for (const auto& [r, of] : of_) {
-      if (!of.knows(round)) continue;
       for (const auto& [key, side] : of.sides) {
         const auto peer = index_of(key.first);
-        if (!peer || !of_at(*peer).knows(round)) continue;
+        if (!peer) continue;
+        const Exchanges& others = of_at(*peer);
         const SideKey other{run_.ranks[r].rank, !key.second};
-        const std::uint32_t own = side.count_in(round);
-        const std::uint32_t theirs = of_at(*peer).count(other, round);
         // A channel is visited by its sender, or by its receiver where nobody ever sent.
-        if (key.second) {
-          visit(Disagreement{r, *peer, own, theirs});
-        } else if (!of_at(*peer).sides.contains(other)) {
-          visit(Disagreement{*peer, r, theirs, own});
-        }
+        if (!key.second && others.sides.contains(other)) continue;
+        visit(of, others, [&, rank = r, sends = key.second, &own = side](Round round) {
+          const std::uint32_t mine = own.count_in(round), theirs = others.count(other, round);
+          return sends ? Channel{rank, *peer, mine, theirs} : Channel{*peer, rank, theirs, mine};
+        });
       }
     }
   }
 
-  std::optional<UnevenExchange> judge(const std::vector<Disagreement>& found, Round round) const {
+  // Calls `visit` for each channel of a round of which both sides tell something, with how the two
+  // compare: agree, or differ. A channel that is not used in the round has no messages.
+  template <class Visit>
+  void each_channel(Round round, const Visit& visit) const {
+    each_channel_of_all([&](const Exchanges& of, const Exchanges& others, auto channel_in) {
+      const Channel c = channel_in(round);
+      const bool visitor_sends = &of == &of_at(c.sender);
+      const Comparison counts = compare_in(round, of, visitor_sends ? c.sent : c.received, others,
+                                           visitor_sends ? c.received : c.sent);
+      if (counts != Comparison::unknown) visit(c, counts);
+    });
+  }
+
+  std::optional<UnevenExchange> judge(const std::vector<Channel>& found, Round round) const {
     std::set<std::uint32_t> common{found[0].sender, found[0].receiver};
-    for (const Disagreement& d : found) {
+    for (const Channel& d : found) {
       std::erase_if(common, [&](std::uint32_t r) { return r != d.sender && r != d.receiver; });
     }
     if (common.empty()) return std::nullopt;
     using Reason = UnevenExchange::Reason;
     const std::uint32_t one = *common.begin(), other = *common.rbegin();
-    if (one == other) return exchange(found[0], one, round, Reason::all_pairs);
+    const auto told = [&](std::uint32_t odd, Reason reason) -> std::optional<UnevenExchange> {
+      if (may_be_by_the_end(round, odd)) return std::nullopt;
+      return exchange(found[0], odd, round, reason);
+    };
+    if (one == other) return told(one, Reason::all_pairs);
     if (const auto odd = out_of_proportion(one, other, round))
-      return exchange(found[0], *odd, round, Reason::proportion);
-    if (const auto odd = without_an_answer(one, other, round))
-      return exchange(found[0], *odd, round, Reason::answers);
+      return told(*odd, Reason::proportion);
+    if (const auto odd = without_an_answer(one, other, round)) return told(*odd, Reason::answers);
     if (const auto odd = with_fewer_that_agree(one, other, round))
-      return exchange(found[0], *odd, round, Reason::others);
+      return told(*odd, Reason::others);
     return std::nullopt;
   }
 
+  // A rank that posted more than its peers in the newest round of both, in several channels, where
+  // all that these exchange with others fits. A peer that had merely stopped would lack messages of
+  // its other peers, too.
+  std::optional<UnevenExchange> in_newest_round() const {
+    std::vector<Channel> uneven, even;
+    Round round = 0;
+    each_channel_of_all([&](const Exchanges& of, const Exchanges& others, auto channel_in) {
+      const Round newest = std::min(of.end, others.end);
+      const Channel c = channel_in(newest);
+      if (c.sent == c.received) {
+        if (c.sent > 0) even.push_back(c);
+      } else {
+        uneven.push_back(c);
+        round = newest;
+      }
+    });
+    if (uneven.size() < 2) return std::nullopt;
+    const auto with_more = [](const Channel& c) {
+      return c.sent > c.received ? c.sender : c.receiver;
+    };
+    const std::uint32_t odd = with_more(uneven[0]);
+    std::set<std::uint32_t> fit_others;
+    for (const Channel& c : even)
+      if (c.sender != odd && c.receiver != odd) fit_others.insert({c.sender, c.receiver});
+    const bool all_fit = std::all_of(uneven.begin(), uneven.end(), [&](const Channel& c) {
+      return with_more(c) == odd && fit_others.contains(c.sender == odd ? c.receiver : c.sender);
+    });
+    if (!all_fit || !of_at(odd).is_in(round)) return std::nullopt;
+    return exchange(uneven[0], odd, round, UnevenExchange::Reason::newest);
+  }
+
+  // Whether the collective that ends the round may be what is wrong, and not the messages of a rank
+  // that has not come to it: others have not either, and left it out together, or of two ranks the
+  // other one issued it too early. The rank then posted messages of the next round.
+  bool may_be_by_the_end(Round round, std::uint32_t rank) const {
+    if (!of_at(rank).is_in(round)) return false;
+    std::size_t in_it = 0, ended = 0;
+    for (const auto& [r, of] : of_)
+      if (!of.sides.empty()) ++(of.is_in(round) ? in_it : ended);
+    return in_it > 1 || ended < 2;
+  }
+
   // Whether the rank that posted fewer of these messages in the whole program ended cleanly.
-  bool has_ended_with_fewer(const Disagreement& d) const {
+  bool has_ended_with_fewer(const Channel& d) const {
     const auto posted = [&](std::uint32_t rank, std::uint32_t peer, trace::Op op) {
       const auto& calls = run_.ranks[rank].calls;
       return std::count_if(calls.begin(), calls.end(), [&](const trace::Call& call) {
@@ -301,7 +397,7 @@ class Search {
   std::optional<std::uint32_t> without_an_answer(std::uint32_t one, std::uint32_t other,
                                                  Round round) const {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> surplus;  // by pair, ascending
-    each_channel(round, [&](const Disagreement& d) {
+    each_channel(round, [&](const Channel& d, Comparison) {
       if (d.sent == 0 && d.received == 0) return;
       const bool up = d.sender < d.receiver;
       const std::pair pair = up ? std::pair(d.sender, d.receiver) : std::pair(d.receiver, d.sender);
@@ -325,8 +421,11 @@ class Search {
   std::optional<std::uint32_t> with_fewer_that_agree(std::uint32_t one, std::uint32_t other,
                                                      Round round) const {
     std::map<std::uint32_t, std::vector<std::uint32_t>> neighbours;
-    each_channel(round, [&](const Disagreement& d) {
-      if (d.sent != d.received) return;
+    each_channel(round, [&](const Channel& d, Comparison counts) {
+      // What the two do not use does not make them agree.
+      const bool of_both =
+          (d.sender == one && d.receiver == other) || (d.sender == other && d.receiver == one);
+      if (counts != Comparison::agree || (of_both && d.sent == 0)) return;
       neighbours[d.sender].push_back(d.receiver);
       neighbours[d.receiver].push_back(d.sender);
     });
@@ -347,7 +446,7 @@ class Search {
     return of_one.size() < of_other.size() ? one : other;
   }
 
-  UnevenExchange exchange(const Disagreement& d, std::uint32_t odd, Round round,
+  UnevenExchange exchange(const Channel& d, std::uint32_t odd, Round round,
                           UnevenExchange::Reason reason) const {
     UnevenExchange out;
     out.reason = reason;
@@ -361,15 +460,16 @@ class Search {
     const Side& side =
         of_at(shown).sides.at({run_.ranks[peer].rank, (shown == out.odd) == out.odd_sends});
     out.shown = {shown, side.in(round)->last_call};
-    out.end = {odd, of_at(odd).ends[round - of_at(odd).first]};
-    out.end_of_partner = {out.partner, of_at(out.partner).ends[round - of_at(out.partner).first]};
-    out.kind = kind_of(odd, round);
+    out.end = {odd, of_at(odd).end_of(round)};
+    out.end_of_partner = {out.partner, of_at(out.partner).end_of(round)};
+    if (out.end.call != kNoCall && out.end_of_partner.call != kNoCall)
+      out.kind = kind_of(odd, round);
     return out;
   }
 
   // Whether two rounds of the one are one round of the other, in all channels of `odd`: it issued a
   // collective too many, or left one out. Of a second round of the partner that did not end, any
-  // part may have been posted.
+  // part may have been posted; one like the first would make twice as many.
   UnevenExchange::Kind kind_of(std::uint32_t odd, Round round) const {
     bool split = of_at(odd).knows(round + 1), joined = true;
     std::size_t more = 0;
@@ -382,8 +482,9 @@ class Search {
       const std::uint32_t own = side.count_in(round);
       split = split && own + side.count_in(round + 1) == theirs(round);
       joined = joined && own >= theirs(round) &&
-               (of_at(*peer).knows(round + 1) ? theirs(round) + theirs(round + 1) == own
-                                              : theirs(round) > 0 || own == 0);
+               (of_at(*peer).knows(round + 1)
+                    ? theirs(round) + theirs(round + 1) == own
+                    : own == 0 || (theirs(round) > 0 && own >= 2 * theirs(round)));
       more += own > theirs(round) ? 1U : 0U;
       any |= own > 0;
     }
@@ -399,10 +500,11 @@ class Search {
 }  // namespace
 
 std::optional<UnevenExchange> find_uneven_exchange(const trace::Run& run) {
+  const Collectives collectives = collectives_of(run);
   std::map<trace::GroupId, ByRank> by_group;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     if (!run.ranks[r].occurs.messages) continue;
-    for (const auto& [group, peers] : cuts_of(run, run.ranks[r]))
+    for (const auto& [group, peers] : cuts_of(run, run.ranks[r], collectives))
       by_group[group].emplace(r, exchanges_of(run, run.ranks[r], group, peers));
   }
   std::optional<UnevenExchange> out;

@@ -28,6 +28,7 @@ struct UnevenExchange {
     proportion,  // no other round has its proportion of messages
     answers,     // all other pairs post as many messages one way as the other; it did not
     others,      // more ranks agree with its partner than with it
+    newest,      // it posted more in the round that ranks are in; its peers fit all others
   } reason = Reason::all_pairs;
   std::uint32_t odd = 0;       // rank indices: the one at fault
   std::uint32_t partner = 0;   // and the one with which it disagrees
@@ -35,8 +36,10 @@ struct UnevenExchange {
   std::uint32_t posted = 0;    // by `odd` in the round
   std::uint32_t expected = 0;  // by `partner` in the round
   CallRef shown;               // the last of these messages on the side that posted more
-  CallRef end;                 // the collective of `odd` with which the round ends
-  CallRef end_of_partner;      // the same of `partner`
+  // The collective of `odd` with which the round ends, and that of `partner`. One of the two may
+  // not have come to it (kNoCall), and has posted more than the other already; with `newest`,
+  // neither may.
+  CallRef end, end_of_partner;
 };
 
 // The first round in which pairs of ranks disagree, if that singles out a rank:
@@ -47,7 +50,9 @@ struct UnevenExchange {
 //     answered by gradients, and so did the partner, and it did not; or
 //   - more ranks agree with its partner, and with each other, than with it; ranks that post nothing
 //     to each other in the round agree, too.
-// Rounds count that both ranks are known to have ended, so that none of them is merely late.
+// Where no such round tells, the one in which ranks are: a rank that posted more in several
+// channels than its peers, which agree with all others. Rounds count that a rank is known to have
+// ended, where its peer has ended them too or has posted more, so that none of them is merely late.
 // Nothing where rounds disagree from the start on: messages may cross a collective on purpose, as
 // receives that are posted a step ahead do. Nothing without messages and collectives.
 // O(calls · log, for each of at most 16 groups of a rank, + ranks · rounds · peers).

@@ -262,9 +262,8 @@ TEST(Habit, AStageOfItsOwnKindIsNotBlamed) {
     }
     return out;
   };
-  EXPECT_THAT(judge(stages(2)), HasSubstr("deadlock error proven group="));
-  // After a third round its past tells: a receive was to come.
-  EXPECT_THAT(judge(stages(3)), HasSubstr("culprits=2"));
+  EXPECT_THAT(judge(stages(2)), HasSubstr("culprits=2 "));
+  EXPECT_THAT(judge(stages(3)), HasSubstr("culprits=2 "));
 }
 
 // The ranks of the first replica save, and wait for all; those of the second train on. Nobody else

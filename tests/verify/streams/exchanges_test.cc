@@ -115,6 +115,69 @@ TEST(Exchanges, RanksThatPostNothingAgreeOnThat) {
   EXPECT_THAT(said, Not(HasSubstr("culprits=1 "))) << said;
 }
 
+// Rank 2 leaves out the first collective, so that two rounds are one: its pairs disagree, and the
+// other pair shows that no messages cross the collective on purpose.
+TEST(Exchanges, APairThatFitsShowsThatTheFirstRoundIsWhole) {
+  const auto stage = [&](int rank, bool leaves_out) {
+    const auto round = [&](const char* open) {
+      std::string out;
+      if (rank > 0) out += fmt::format("recv peer={} n=4{}; ", rank - 1, open);
+      if (rank < 3) out += fmt::format("send peer={} n=4{}; ", rank + 1, open);
+      if (rank < 3) out += fmt::format("recv peer={} n=4{}; ", rank + 1, open);
+      if (rank > 0) out += fmt::format("send peer={} n=4{}; ", rank - 1, open);
+      return out;
+    };
+    return "backend nccl; " + round("") + (leaves_out ? round(" open") : "") +
+           "all_reduce n=1 open; hung";
+  };
+  EXPECT_THAT(judge({stage(0, false), stage(1, false), stage(2, true), stage(3, false)}),
+              HasSubstr("missing-collective error observed culprits=2 group=world seq=0"));
+}
+
+// Rank 0 sends once more and waits, so that it does not come to the end of the round. The others
+// have ended it.
+TEST(Exchanges, ARankMayHavePostedTooManyInARoundThatItDoesNotEnd) {
+  Stages job({2, 2});
+  job.add(0, "send peer=1 n=4; send peer=1 n=4; send peer=1 n=4 open; ");
+  job.add(1, repeated("recv peer=0 n=4; send peer=2 n=4; ", 2) + Stages::kWaits);
+  job.add(2, repeated("recv peer=1 n=4; ", 2) + Stages::kWaits);
+  const std::string said = job.judge("hung");
+  EXPECT_THAT(said, HasSubstr("p2p-unmatched error")) << said;
+  EXPECT_THAT(said, HasSubstr("culprits=0 ")) << said;
+}
+
+// Of two ranks, the one that ended the round may have issued its collective too early.
+TEST(Exchanges, OfTwoTheOneThatDoesNotEndTheRoundNeedNotBeOdd) {
+  const std::string said =
+      judge({"backend nccl; send peer=1 n=4; all_reduce n=1; send peer=1 n=4; all_reduce n=1; "
+             "send peer=1 n=4 open; hung",
+             "backend nccl; recv peer=0 n=4; all_reduce n=1; recv peer=0 n=4; all_reduce n=1; "
+             "all_reduce n=1 open; hung"});
+  EXPECT_THAT(said, Not(HasSubstr("p2p-unmatched error observed culprits=0 "))) << said;
+}
+
+// Without collectives, all is one round. The last stage takes and gives one micro-batch more than
+// its peer, which fits the other one. Where that peer has merely stopped, it lacks messages of
+// both.
+TEST(Exchanges, WithoutCollectivesTheRankWithMoreThanItsPeersIsOdd) {
+  const auto stage = [](int rank, int posted, int forwards_done) {
+    std::string out = "backend nccl; ";
+    const auto batches = [&](int from, int to, int done) {
+      for (int i = 0; i < posted; ++i) {
+        const char* const open = i < done ? "" : " open";
+        if (from >= 0 && from < 3) out += fmt::format("recv peer={} n=4{}; ", from, open);
+        if (to >= 0 && to < 3) out += fmt::format("send peer={} n=4{}; ", to, open);
+      }
+    };
+    batches(rank - 1, rank + 1, forwards_done);
+    batches(rank + 1, rank - 1, 0);
+    return out + "hung";
+  };
+  EXPECT_THAT(judge({stage(0, 3, 3), stage(1, 3, 3), stage(2, 4, 3)}), HasSubstr("culprits=2 "));
+  EXPECT_THAT(judge({stage(0, 4, 3), stage(1, 3, 3), stage(2, 4, 3)}),
+              Not(HasSubstr("culprits=2 ")));
+}
+
 // Each rank posts its receive for the next round before the round ends: messages cross the
 // collective on purpose. Rank 1 then stops.
 TEST(Exchanges, MessagesThatCrossACollectiveOnPurposeAccuseNobody) {

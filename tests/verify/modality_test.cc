@@ -246,6 +246,38 @@ TEST(Modality, AStandInThatIsNotConnectedToTheLossIsADeadRemedy) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("not connected to the loss"));
 }
 
+// A loss over pairs gathers the features of images that are there: no stand-in takes part in it.
+TEST(Modality, AGatherThatAStandInNeverMadeIsNoDeadRemedy) {
+  const std::string image =
+      "modality 0 image,text; all_gather_into_tensor n=8 what=image_features step=0 open; hung";
+  const Report report = verify(
+      program({image,
+               "modality 0 text; span remedy.dummy_image; all_reduce n=2 what=text.w step=0 open; "
+               "hung",
+               image}));
+  EXPECT_EQ(summary(report),
+            "modality-divergence error proven culprits=1 group=world seq=0 step=0\n"
+            "verdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("image_features was not used there"));
+}
+
+// FSDP gathers a block for its forward, and again for its backward.
+TEST(Modality, AGatherThatItMadeInForwardAloneIsOne) {
+  const auto gather = [](int step) {
+    return "all_gather_into_tensor n=8 what=image.w step=" + std::to_string(step) + "; ";
+  };
+  const auto reduce = [](int step) {
+    return "all_reduce n=2 what=text.w step=" + std::to_string(step);
+  };
+  const std::string whole = "modality 0 image,text; " + gather(0) + gather(0) + reduce(0) + "; ";
+  const std::string image = whole + "modality 1 image,text; " + gather(1) +
+                            "all_gather_into_tensor n=8 what=image.w step=1 open; hung";
+  const std::string text =
+      whole + "modality 1 text; span remedy.dummy_image; " + gather(1) + reduce(1) + " open; hung";
+  EXPECT_THAT(summary(verify(program({image, text, image}))),
+              HasSubstr("dead-remedy error proven culprits=1 group=world seq=4 step=1"));
+}
+
 TEST(Modality, OtherWorkIsNoStandIn) {
   const std::string image = "modality 0 image,text; all_reduce n=8 what=image.w step=0 open; hung";
   EXPECT_THAT(

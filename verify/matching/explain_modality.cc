@@ -141,6 +141,26 @@ std::string fix_of_sharded(trace::Op op) {
   return "";
 }
 
+// Whether a stand-in for what the deviants' batch lacks would have made the call that they left
+// out, if its gradient had arrived. Gradients are reduced. What is gathered is used by a forward,
+// or by a backward where a forward of the same batch gathered it, too (FSDP); so a gather that the
+// deviants never made is one of a part that did not run at all, such as a loss over pairs.
+bool lacks_gradient(const Context& context, const Deviation& d) {
+  if (d.expected.call == kNoCall || context.call(d.expected).what.value == 0) return true;
+  const trace::Call& expected = context.call(d.expected);
+  const trace::Op op = context.op(d.expected);
+  if (op != trace::Op::all_gather && op != trace::Op::all_gather_into_tensor) return true;
+  const std::uint32_t deviant = d.deviants[0];
+  const auto& signatures = context.run.tables.signatures;
+  const std::vector<trace::Call>& calls = context.run.ranks[deviant].calls;
+  for (std::uint32_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].what == expected.what && signatures[calls[i].signature].op == op &&
+        context.modalities.batch_of(deviant, i) == d.batch())
+      return true;
+  }
+  return false;
+}
+
 // How the batches of the deviants and of the reference differ.
 struct BatchDifference {
   bool lacks = false;  // the deviants' batch lacked a modality that the reference's held
@@ -158,7 +178,7 @@ std::optional<BatchDifference> batch_difference(const Context& context, const De
   if (!out.lacks && context.modalities.lacking(other, deviant, d.batch()).empty())
     return std::nullopt;
   out.dead = out.lacks && d.kind == Deviation::Kind::missing &&
-             context.modalities.stood_in(deviant, d.batch());
+             context.modalities.stood_in(deviant, d.batch()) && lacks_gradient(context, d);
   out.less_often = out.lacks && !out.dead && d.expected.call != kNoCall &&
                    times_made(context, deviant, context.call(d.expected), kNoCall) > 0;
   out.once_more = !out.lacks && d.got.call != kNoCall &&
@@ -176,8 +196,13 @@ std::string modality_message(const Context& context, const Deviation& d,
   const std::string batch = fmt::format(
       "{} held {}", batch_words(d, context.describe_ranks(d.deviants)), held(d.deviants[0]));
   if (difference.lacks && !difference.less_often) {
-    return fmt::format("{}; {} got no gradient there, and {} {} was never called{}", batch,
+    const trace::Op op = context.op(d.expected);
+    const bool gathered = op == trace::Op::all_gather || op == trace::Op::all_gather_into_tensor;
+    return fmt::format("{}; {} {} there, and {} {} was never called{}", batch,
                        names.empty() ? "a branch's parameters" : quoted_names(names),
+                       !gathered || difference.dead ? "got no gradient"
+                       : names.size() == 1          ? "was not used"
+                                                    : "were not used",
                        names.size() == 1 ? "its" : "their", trace::op_name(context.op(d.expected)),
                        difference.dead ? ". A stand-in was computed there, but it is not connected "
                                          "to the loss, or not computed again in backward"

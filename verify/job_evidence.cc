@@ -98,11 +98,14 @@ void support(Finding& finding, Notes& notes) {
   }
 }
 
+// Whether a finding may be why ranks ended, or follow from it. What the ranks read is neither.
+bool bears_on_ends(const Finding& f) { return rule(f.rule).family != "data"; }
+
 // Ranks that an error names as culprits, or whose exception it reports.
 std::vector<trace::Rank> explained(const std::vector<Finding>& findings) {
   std::vector<trace::Rank> out;
   for (const Finding& f : findings) {
-    if (f.severity != Severity::error) continue;
+    if (f.severity != Severity::error || !bears_on_ends(f)) continue;
     const std::vector<trace::Rank>& ranks =
         f.culprits.empty() && f.rule == RuleId::rank_exception ? f.ranks : f.culprits;
     out.insert(out.end(), ranks.begin(), ranks.end());
@@ -120,7 +123,8 @@ std::vector<trace::Rank> explained(const std::vector<Finding>& findings) {
 std::vector<trace::Rank> concerned(const std::vector<Finding>& findings) {
   std::vector<trace::Rank> out;
   for (const Finding& f : findings) {
-    if (f.severity == Severity::error) out.insert(out.end(), f.ranks.begin(), f.ranks.end());
+    if (f.severity == Severity::error && bears_on_ends(f))
+      out.insert(out.end(), f.ranks.begin(), f.ranks.end());
   }
   std::sort(out.begin(), out.end());
   return out;
@@ -194,7 +198,7 @@ std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<F
   const std::vector<trace::Rank> known = explained(findings);
   const std::vector<trace::Rank> reported = concerned(findings);
   const bool any_error = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.severity == Severity::error;
+    return f.severity == Severity::error && bears_on_ends(f);
   });
   std::map<std::string, std::vector<const trace::RankNote*>> by_reason;
   trace::Rank last(trace::kNone);
@@ -250,7 +254,7 @@ void add_job_evidence(const trace::Run& run, Report& report) {
   Notes notes(run);
   for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
     for (Finding& f : report.findings) {
-      if (f.severity == severity) support(f, notes);
+      if (f.severity == severity && bears_on_ends(f)) support(f, notes);
     }
   }
   if (const std::vector<const trace::RankNote*> left = notes.left(); !left.empty()) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -181,6 +182,12 @@ void sort_findings(std::vector<Finding>& findings) {
            (f.rule == RuleId::deadlock || f.rule == RuleId::cross_group_deadlock ||
             f.rule == RuleId::p2p_cycle);
   });
+  // What a job reads neither stops it nor makes its calls differ. So what does so leads.
+  const bool calls = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    const std::string_view family = rule(f.rule).family;
+    return f.severity == Severity::error &&
+           (family == "matching" || family == "blocking" || family == "modality");
+  });
   std::stable_sort(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
     const auto key = [&](const Finding& f) {
       const std::int64_t step = f.step.value_or(INT64_MAX);
@@ -188,6 +195,7 @@ void sort_findings(std::vector<Finding>& findings) {
       // files.
       const bool only_note = f.severity == Severity::note && f.headline.empty();
       return std::tuple(-static_cast<int>(f.severity), only_note,
+                        calls && rule(f.rule).family == "data",
                         cycle && f.rule == RuleId::host_stall, static_cast<int>(f.certainty), step,
                         f.seq.value_or(UINT64_MAX));
     };

@@ -134,6 +134,24 @@ TEST_F(JoinTest, TheLogShowsHowARankEnded) {
   EXPECT_THAT(report.findings[0].evidence.back().text, HasSubstr("rank_3.log:4)"));
 }
 
+// That all ranks read the same is not why one of them ended.
+TEST_F(JoinTest, WhatRanksReadExplainsNoEnd) {
+  for (int r = 0; r < 2; ++r) {
+    std::string text = header_line(r, 2, {{"backend", "gloo"}});
+    for (int id = 0; id < 4; ++id) {
+      text += json_line({{"ev", "data"}, {"n", id}, {"indices", {2 * id, 2 * id + 1}}}) +
+              issue_line(id, "world", "all_reduce", {{"in", {{8}}}, {"step", id}}) +
+              event_line("complete", id);
+    }
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), text + (r == 0 ? end_line("hung") : ""));
+  }
+  dir_.write("rank_1.log", kOom);
+  const trace::Run run = load();
+  EXPECT_EQ(judged(run), "findings\nrank-exception by 1\nno-sharding by");
+  for (const verify::Evidence& evidence : verify::verify(run).findings.back().evidence)
+    EXPECT_THAT(evidence.text, Not(HasSubstr("out of memory")));
+}
+
 TEST_F(JoinTest, ARankWithoutATraceIsNamedByItsLog) {
   for (int r = 0; r < 2; ++r) {
     dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 3, 3, "clean"));

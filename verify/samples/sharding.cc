@@ -158,9 +158,12 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
     if (others_before_own == 0) return std::nullopt;
     return Sharing{at, certain};
   }
-  // More than pads a last batch.
+  // More than pads a last batch, and than may be of the next epoch: a step in which the samples run
+  // out may go on with those.
   for (std::size_t i = at; i < steps.size(); ++i) {
-    if (steps[i].twice_now >= ranks) return Sharing{i, true};
+    const std::uint64_t until_now = steps[i].seen_before + steps[i].batch;
+    const std::uint64_t of_next = until_now > counts.distinct ? until_now - counts.distinct : 0;
+    if (steps[i].twice_now >= ranks + of_next) return Sharing{i, true};
   }
   // Before all samples have been seen, and never one's own: a new epoch would deal some of them to
   // the same rank again.

@@ -35,6 +35,7 @@ struct Job {
   std::vector<std::uint64_t> seeds;  // by rank; empty: the same
   std::int64_t steps = -1;           // fewer than all
   std::uint64_t seed = 0;
+  bool across = false;  // a batch goes on with the next epoch's samples where those of one run out
 };
 
 Samples order_of(const Job& job, std::uint32_t rank, int epoch) {
@@ -57,6 +58,16 @@ using Batches = std::vector<Samples>;
 
 Batches batches_of(const Job& job, std::uint32_t rank) {
   Batches out;
+  if (job.across) {
+    Samples mine;
+    for (int epoch = 0; epoch < job.epochs; ++epoch) {
+      const Samples more = order_of(job, rank, epoch);
+      mine.insert(mine.end(), more.begin(), more.end());
+    }
+    for (std::ptrdiff_t i = 0; i + job.batch <= std::ssize(mine); i += job.batch)
+      out.emplace_back(mine.begin() + i, mine.begin() + i + job.batch);
+    return out;
+  }
   for (int epoch = 0; epoch < job.epochs; ++epoch) {
     const Samples mine = order_of(job, rank, epoch);
     for (std::size_t i = 0; i < mine.size(); i += static_cast<std::size_t>(job.batch)) {
@@ -129,6 +140,26 @@ TEST(Samples, ADistributedSamplerIsClean) {
   }
 }
 
+// Batches that are larger than a rank's part of an epoch, or end in the next one.
+TEST(Samples, ABatchMayEndInTheNextEpoch) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto any = [&](int from, int to) {
+      return std::uniform_int_distribution<int>(from, to)(random);
+    };
+    Job job;
+    job.world = static_cast<std::uint32_t>(any(2, 6));
+    job.items = any(12, 90);
+    job.batch = any(1, 24);
+    job.epochs = any(1, 8);
+    job.across = true;
+    job.seed = seed;
+    EXPECT_EQ(summary(judged_samples(job)), "verdict clean")
+        << "seed " << seed << ": world " << job.world << ", items " << job.items << ", batch "
+        << job.batch << ", epochs " << job.epochs;
+  }
+}
+
 TEST(NoSharding, EveryRankReadsTheSame) {
   Job job;
   job.shard = false;
@@ -136,6 +167,25 @@ TEST(NoSharding, EveryRankReadsTheSame) {
   EXPECT_EQ(summary(report), "no-sharding error observed step=0\nverdict findings");
   EXPECT_THAT(report.findings[0].message, HasSubstr("75 % of the work is repeated"));
   EXPECT_THAT(report.findings[0].ranks.size(), 4U);
+}
+
+// What the ranks read does not stop them: what does is said first, in whichever step it is.
+TEST(NoSharding, ComesAfterWhatMakesTheCallsDiffer) {
+  Job job;
+  job.world = 3;
+  job.shard = false;
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < job.world; ++r) {
+    texts.push_back(text_of(r, job.world, batches_of(job, 0), [&](std::size_t n) {
+      const int id = static_cast<int>(n);
+      return issue_line(id, "world", "all_reduce",
+                        {{"in", {{r == 1 && n == 5 ? 6 : 4}}}, {"redop", "sum"}, {"step", n}}) +
+             event_line("complete", id);
+    }));
+  }
+  EXPECT_EQ(summary(verify(run_from_text(texts))),
+            "size-mismatch error observed culprits=1 group=world seq=5 step=5\n"
+            "no-sharding error observed step=0\nverdict findings");
 }
 
 TEST(NoSharding, PartsOfOneModelReadOneBatch) {

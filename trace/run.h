@@ -169,6 +169,8 @@ struct ModalityMark {
   std::int64_t n = 0;
   NameListId has;  // sorted by name
 };
+// The names of spans in which a remedy computed something in place of what a batch lacks begin so.
+inline constexpr std::string_view kRemedySpan = "remedy.";
 struct SpanMark {
   StringId name;
   StringId stream;  // in-order queue that does the work; 0: the host itself

@@ -23,7 +23,7 @@ Modalities::Modalities(const trace::Run& run) : run_(run), ranks_(run.ranks.size
       } else if (event.kind == trace::EventKind::span && last != nullptr) {
         // A span has no step of its own: it belongs to the line before it.
         const trace::StringId name = trace.spans[event.index].name;
-        last->stood_in |= run.tables.str(name).starts_with("remedy.");
+        last->stood_in |= run.tables.str(name).starts_with(trace::kRemedySpan);
       }
     }
   }

@@ -56,13 +56,16 @@ struct SpanNames {
 // Inserts the work of one rank into its trace, as spans. `nanos`: by segment of the costs' work.
 class WorkInserter {
  public:
-  WorkInserter(trace::RankTrace& trace, const SpanNames& names, const trace::RankCosts& costs,
-               const std::vector<trace::Nanos>& nanos)
-      : trace_(trace), names_(names), costs_(costs), nanos_(nanos) {}
+  WorkInserter(trace::RankTrace& trace, const trace::Tables& tables, const SpanNames& names,
+               const trace::RankCosts& costs, const std::vector<trace::Nanos>& nanos)
+      : trace_(trace), tables_(tables), names_(names), costs_(costs), nanos_(nanos) {}
 
   Status insert() {
     for (const trace::Event& event : trace_.events) {
-      if (event.kind == trace::EventKind::span) continue;
+      if (event.kind == trace::EventKind::span) {
+        keep_remedy(trace_.spans[event.index]);
+        continue;
+      }
       // Costs and events are in the same order: the next segment must be the one before this event.
       // A trace that was derived separately fails here.
       if (const auto segment = segment_of(trace_, event)) {
@@ -82,6 +85,20 @@ class WorkInserter {
   }
 
  private:
+  // That a remedy stood in for what a batch lacks tells why calls are missing. What that took is in
+  // the costs.
+  void keep_remedy(trace::SpanMark span) {
+    if (!tables_.str(span.name).starts_with(trace::kRemedySpan)) return;
+    span.duration = 0;
+    put_span(span);
+  }
+
+  void put_span(const trace::SpanMark& span) {
+    events_.push_back(
+        {trace::kNoTime, static_cast<std::uint32_t>(spans_.size()), trace::EventKind::span});
+    spans_.push_back(span);
+  }
+
   // Checkpoints and evaluations end at no event of the trace; their segments come before the next
   // one.
   void put_parts_without_event() {
@@ -92,11 +109,8 @@ class WorkInserter {
   void put_segment() {
     const trace::WorkCost::Before before = costs_.work[next_].before;
     // No span of length 0, except at the end of a part of the training, which forecast() looks for.
-    if (nanos_[next_] > 0 || trace::ends_part(before)) {
-      events_.push_back(
-          {trace::kNoTime, static_cast<std::uint32_t>(spans_.size()), trace::EventKind::span});
-      spans_.push_back({names_.of(before), trace::StringId(), nanos_[next_]});
-    }
+    if (nanos_[next_] > 0 || trace::ends_part(before))
+      put_span({names_.of(before), trace::StringId(), nanos_[next_]});
     ++next_;
   }
 
@@ -107,6 +121,7 @@ class WorkInserter {
   }
 
   trace::RankTrace& trace_;
+  const trace::Tables& tables_;
   const SpanNames& names_;
   const trace::RankCosts& costs_;
   const std::vector<trace::Nanos>& nanos_;
@@ -173,7 +188,7 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
       timed.untimed = trace.events;
       const std::vector<trace::Nanos> nanos =
           work_nanos(*costs[r], samples[r], machine, run.world_size, slowness);
-      if (const Status ok = WorkInserter(trace, names, *costs[r], nanos).insert(); !ok)
+      if (const Status ok = WorkInserter(trace, run.tables, names, *costs[r], nanos).insert(); !ok)
         return ok.error();
       timed.events = trace.events;
       timed.spans = trace.spans;

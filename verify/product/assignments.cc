@@ -35,6 +35,7 @@ trace::RankTrace bare(const trace::RankTrace& trace) {
   trace::RankTrace out = declared(trace);
   out.events = trace.events;
   out.calls = trace.calls;
+  out.spans = trace.spans;
   return out;
 }
 
@@ -45,6 +46,7 @@ trace::RankTrace declared_with(const trace::RankTrace& trace, const trace::RankT
   out.calls = did.calls;
   out.occurs = did.occurs;
   out.modalities = did.modalities;
+  out.spans = did.spans;
   out.exceptions = did.exceptions;
   out.end = did.end;
   return out;
@@ -95,11 +97,25 @@ class RankComposer {
         if (call == moved.end()) continue;
         out_.calls.own()[call->second].flags |= trace::kWaitBegan;
         add_event(trace::EventKind::wait, call->second);
+      } else if (event.kind == trace::EventKind::span && !step) {
+        add_stand_in(trace.spans[event.index]);
       } else if (event.kind == trace::EventKind::modality && !step) {
         add_event(trace::EventKind::modality, out_.modalities.size());
         out_.modalities.push_back(trace.modalities[event.index]);
       }
     }
+  }
+
+  // Whether a remedy stood in for what the step's batch lacks. Its span may come before the first
+  // call, with which the part [begin, end) begins.
+  void add_stand_ins(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end) {
+    std::uint32_t first = begin;
+    const auto kind = [&](std::uint32_t e) { return trace.events[e].kind; };
+    while (first > 0 && kind(first - 1) != trace::EventKind::issue &&
+           kind(first - 1) != trace::EventKind::step)
+      --first;
+    for (std::uint32_t e = first; e < end && kind(e) != trace::EventKind::step; ++e)
+      if (kind(e) == trace::EventKind::span) add_stand_in(trace.spans[trace.events[e].index]);
   }
 
   void raise(const std::string& what) {
@@ -120,6 +136,14 @@ class RankComposer {
   trace::RankTrace take() { return std::move(out_); }
 
  private:
+  // Other spans are measured work, and so is how long it took.
+  void add_stand_in(trace::SpanMark span) {
+    if (!tables_.str(span.name).starts_with(trace::kRemedySpan)) return;
+    span.duration = 0;
+    add_event(trace::EventKind::span, out_.spans.size());
+    out_.spans.own().push_back(span);
+  }
+
   void add_event(trace::EventKind kind, std::size_t index) {
     out_.events.push_back({trace::kNoTime, static_cast<std::uint32_t>(index), kind});
   }
@@ -162,6 +186,8 @@ trace::RankTrace compose_rank(const ProductModel& model, const Assignment& assig
   RankComposer composer(histories[first.value].of(r), tables);
   const auto add = [&](HistoryId history, const RecordedPart& recorded, std::int64_t step) {
     if (recorded.sequence == kNoSequence) return false;
+    if (step != trace::kNone)
+      composer.add_stand_ins(histories[history.value].of(r), recorded.begin, recorded.end);
     composer.add_part(histories[history.value].of(r), recorded.begin, recorded.end, step);
     return true;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "base/clock.h"
 #include "runtime/data/shapes.h"
@@ -89,6 +90,10 @@ at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm,
   if (!learns) encoder->eval();
   const std::int64_t side = learns ? model->input().side : 1;
   const auto where = model->parameters().front().device();
+  // Without autocast. In bfloat16 LibTorch's convolutions on the CPU (oneDNN) leave parts of a
+  // weight's gradient unset where a picture is smaller than the kernel: what memory held, at times
+  // NaN, instead of the zeros of a term with weight 0.
+  const c10::impl::ExcludeDispatchKeyGuard in_float32(c10::autocast_dispatch_keyset);
   const at::Tensor path = model->image_path(at::zeros({images, kImageChannels, side, side}, where));
   encoder->train(training);
   // 0 times infinity is NaN: replace what is not finite before multiplying.

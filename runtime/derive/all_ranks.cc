@@ -1,11 +1,13 @@
 #include "runtime/derive/all_ranks.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
-#include <optional>
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/result.h"
@@ -46,10 +48,10 @@ std::vector<trace::ConditionId> condition_ids(const std::vector<std::size_t>& in
   return out;
 }
 
-// The description of the traces. `root_first`: the condition of rank 0's first step, if its
-// broadcasts depend on it.
+// The description of the traces. `root_firsts`: the conditions of rank 0's first step, ascending,
+// if its broadcasts depend on them; else empty.
 trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
-                           std::optional<std::size_t> root_first,
+                           const std::vector<std::size_t>& root_firsts,
                            const std::vector<std::string>& origin) {
   trace::ProductSpec out;
   out.program = scenario.name;
@@ -68,7 +70,7 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
     for (const std::vector<int>& ranks : plan.together)
       out.together.emplace_back(ranks.begin(), ranks.end());
   }
-  if (root_first) out.allowed.push_back({{0}, {0}, condition_ids({*root_first})});
+  if (!root_firsts.empty()) out.allowed.push_back({{0}, {0}, condition_ids(root_firsts)});
   for (const DerivationPlan::Allowed& a : plan.allowed) {
     out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, condition_ids(a.conditions)});
   }
@@ -95,14 +97,16 @@ class Deriver {
     find_classes();
     if (const Status ok = write_scenarios(); !ok) return ok.error();
     if (const Status ok = look_at_all(); !ok) return ok.error();
-    const Result<bool> alike = broadcasts_alike();
-    if (!alike) return alike.error();
+    const Result<std::vector<std::vector<std::size_t>>> groups = roots_by_broadcasts();
+    if (!groups) return groups.error();
     std::vector<std::string> out;
-    for (std::size_t root = 0; root < (*alike ? 1 : histories_); ++root) {
-      if (const Status ok = copy_rank_0(root); !ok) return ok.error();
-      const auto root_first = *alike ? std::optional<std::size_t>() : root;
-      const fs::path folder = root_folder(root);
-      trace::ProductSpec spec = spec_of(scenario_, plan_, root_first, origin_);
+    for (const std::vector<std::size_t>& roots : *groups) {
+      const std::vector<std::size_t> possible = possible_of(roots);
+      if (possible.empty() && groups->size() > 1) continue;
+      if (const Status ok = copy_rank_0(roots.front()); !ok) return ok.error();
+      const fs::path folder = root_folder(roots.front());
+      trace::ProductSpec spec = spec_of(
+          scenario_, plan_, groups->size() > 1 ? possible : std::vector<std::size_t>(), origin_);
       spec.classes = classes_;
       if (!classes_.empty()) spec.copy_ranks = scenario_.ranks_of_copy();
       if (const Status ok =
@@ -112,6 +116,7 @@ class Deriver {
       }
       out.push_back(folder.string());
     }
+    LOCKSTEP_CHECK(!out.empty(), "a scenario allows some first step");
     return out;
   }
 
@@ -212,16 +217,30 @@ class Deriver {
     return Status::ok();
   }
 
-  // Whether rank 0's broadcasts are the same under all histories.
-  Result<bool> broadcasts_alike() const {
-    std::optional<std::string> one;
+  // The histories, as conditions of rank 0's first step: those with the same broadcasts together,
+  // in the order of their first ones. Others than rank 0 ran in the folder of each list's first
+  // one.
+  Result<std::vector<std::vector<std::size_t>>> roots_by_broadcasts() const {
+    std::vector<std::string> texts;
+    std::vector<std::vector<std::size_t>> out;
     for (std::size_t root = 0; root < histories_; ++root) {
       Result<std::string> text = read_file(broadcasts(root), kBroadcastBytes);
       if (!text) return text.error();
-      if (one && *one != *text) return false;
-      one = std::move(*text);
+      const auto at = std::find(texts.begin(), texts.end(), *text) - texts.begin();
+      if (at == std::ssize(texts)) {
+        texts.push_back(std::move(*text));
+        out.emplace_back();
+      }
+      out[static_cast<std::size_t>(at)].push_back(root);
     }
-    return true;
+    return out;
+  }
+
+  std::vector<std::size_t> possible_of(const std::vector<std::size_t>& firsts) const {
+    std::vector<std::size_t> out;
+    std::copy_if(firsts.begin(), firsts.end(), std::back_inserter(out),
+                 [&](std::size_t first) { return may_begin_with(plan_, scenario_.ranks, first); });
+    return out;
   }
 
   // Rank 0 (with its team) ran once per history. Copy its traces into the folder of each root.

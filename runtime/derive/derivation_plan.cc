@@ -19,6 +19,9 @@ using Remedy = Scenario::Remedy::Kind;
 const std::vector<Modality> kBoth = {Modality::image, Modality::text};
 const std::vector<Modality> kText = {Modality::text};
 
+// The phase of steps in which a rank votes against images.
+constexpr const char* kOneHasNone = "one has none";
+
 bool holds_image(const std::vector<Modality>& has) {
   return std::any_of(has.begin(), has.end(), [](Modality m) { return m != Modality::text; });
 }
@@ -94,9 +97,23 @@ std::set<Tokens> lengths_of(const std::vector<Generation>& generations) {
   return out;
 }
 
+// The modality rules of the batches that ranks train on. A batch that is broadcast is rank 0's.
+std::vector<Scenario::Data::Rule> rules_of(const Scenario& s) {
+  if (!s.data.broadcast) return s.data.modality;
+  std::vector<Scenario::Data::Rule> out;
+  for (Scenario::Data::Rule rule : s.data.modality) {
+    const auto& ranks = rule.ranks;
+    if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), 0) == ranks.end()) continue;
+    rule.ranks.clear();
+    out.push_back(std::move(rule));
+  }
+  return out;
+}
+
 class Planner {
  public:
-  explicit Planner(const Scenario& scenario) : s_(scenario), generations_(generations(scenario)) {}
+  explicit Planner(const Scenario& scenario)
+      : s_(scenario), rules_(rules_of(scenario)), generations_(generations(scenario)) {}
 
   DerivationPlan plan() {
     const bool alternates =
@@ -113,10 +130,11 @@ class Planner {
     out_.agreed = agreed_ = out_.agreed || alternates || balanced || s_.data.broadcast;
     if (may_have_images()) add(kBoth);
     if (may_be_text()) add(kText);
-    for (const Scenario::Data::Rule& rule : s_.data.modality) {
+    for (const Scenario::Data::Rule& rule : rules_) {
       if (rule.shows(Modality::video) && indices(rule.has).empty()) add(rule.has);
     }
     if (scales_losses(s_)) add_overflow();
+    out_.gradients_stay = s_.fault == Fault::zero_grad_forgotten;
     add_generation();
     allow();
     allow_generation();
@@ -130,25 +148,28 @@ class Planner {
     if (s_.remedy.kind == Remedy::alternating) {
       return true;
     }
-    if (s_.data.source == "manifest" || s_.data.text_only > 0) return true;
-    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+    if (draws_text()) return true;
+    return std::any_of(rules_.begin(), rules_.end(),
                        [](const auto& rule) { return !holds_image(rule.has); });
   }
 
+  // Whether the sampler may draw a batch without images.
+  bool draws_text() const { return s_.data.source == "manifest" || s_.data.text_only > 0; }
+
   // The sampler draws none.
   bool may_have_videos() const {
-    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+    return std::any_of(rules_.begin(), rules_.end(),
                        [](const auto& rule) { return rule.shows(Modality::video); });
   }
 
   // Whether a rule covers every rank and step, so the sampler decides nothing.
   bool all_ruled() const {
-    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+    return std::any_of(rules_.begin(), rules_.end(),
                        [](const auto& rule) { return rule.ranks.empty() && rule.steps.empty(); });
   }
 
   bool may_have_images() const {
-    return !all_ruled() || std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+    return !all_ruled() || std::any_of(rules_.begin(), rules_.end(),
                                        [](const auto& rule) { return holds_image(rule.has); });
   }
 
@@ -163,10 +184,12 @@ class Planner {
     }
     if (holds_image(has)) {
       out_.conditions.push_back({fmt::format("{}, as all have", name), "all have images", has});
-      out_.conditions.push_back(
-          {fmt::format("{}, another has none", name), "one has none", has, true});
+      // If ranks agree on what their batches hold, or none can lack images, nobody dissents.
+      if (!agreed_ && may_be_text())
+        out_.conditions.push_back(
+            {fmt::format("{}, another has none", name), kOneHasNone, has, true});
     } else {
-      out_.conditions.push_back({name, "one has none", has, true});
+      out_.conditions.push_back({name, kOneHasNone, has, true});
     }
   }
 
@@ -244,19 +267,63 @@ class Planner {
     if (s_.remedy.kind == Remedy::alternating) {
       return;
     }
-    for (const Scenario::Data::Rule& rule : s_.data.modality) {
+    for (const Scenario::Data::Rule& rule : rules_) {
       out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, indices(rule.has)});
     }
     // If no rule decides, the sampler draws. Without text-only items it draws images only.
-    const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
-    const bool only_images = !draws_text && (may_be_text() || may_have_videos());
+    const bool only_images = !draws_text() && (may_be_text() || may_have_videos());
     if (!all_ruled() && (only_images || may_have_videos())) {
       std::vector<std::size_t> drawn = indices(kBoth);
-      if (draws_text) {
+      if (draws_text()) {
         for (const std::size_t i : indices(kText)) drawn.push_back(i);
       }
       out_.allowed.push_back({{}, {}, std::move(drawn)});
     }
+    if (s_.remedy.kind == Remedy::presence_vote && !out_.allowed.empty()) forbid_idle_dissent();
+  }
+
+  // Whether a rank may lack images in the step.
+  bool may_lack_images(std::int64_t step) const {
+    std::set<int> ranks = {0};
+    for (const Scenario::Data::Rule& rule : rules_)
+      ranks.insert(rule.ranks.begin(), rule.ranks.end());
+    int unnamed = 0;  // who stands for all whom no rule names
+    while (ranks.contains(unnamed)) ++unnamed;
+    if (unnamed < s_.ranks) ranks.insert(unnamed);
+    return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
+      const Scenario::Data::Rule* rule = s_.rule_for(rank, step);
+      return rule == nullptr ? draws_text() : !holds_image(rule->has);
+    });
+  }
+
+  // In a step in which every rank has images, none votes against them. The entries of `allowed` are
+  // written once for such steps that a rule names, for others that it names, and for all others.
+  void forbid_idle_dissent() {
+    std::set<std::int64_t> named;
+    for (const DerivationPlan::Allowed& entry : out_.allowed)
+      named.insert(entry.steps.begin(), entry.steps.end());
+    std::int64_t other = 0;
+    while (named.contains(other)) ++other;
+    std::vector<std::int64_t> lacking, full;
+    for (const std::int64_t step : named) (may_lack_images(step) ? lacking : full).push_back(step);
+    const std::vector<DerivationPlan::Allowed> all = std::exchange(out_.allowed, {});
+    const auto add = [&](const DerivationPlan::Allowed& entry, std::vector<std::int64_t> steps,
+                         bool may_lack) {
+      DerivationPlan::Allowed own{entry.ranks, std::move(steps), entry.conditions};
+      if (!may_lack)
+        std::erase_if(own.conditions, [&](std::size_t c) {
+          return out_.conditions[c].phase.starts_with(kOneHasNone);
+        });
+      out_.allowed.push_back(std::move(own));
+    };
+    for (const auto& steps : {lacking, full}) {
+      for (const DerivationPlan::Allowed& entry : all) {
+        if (steps.empty()) break;
+        if (auto both = in_both(entry.steps, steps)) add(entry, std::move(*both), steps == lacking);
+      }
+    }
+    for (const DerivationPlan::Allowed& entry : all)
+      if (entry.steps.empty()) add(entry, {}, may_lack_images(other));
   }
 
   // Rules name a replica's first rank, which stands for all its ranks.
@@ -297,6 +364,7 @@ class Planner {
   }
 
   const Scenario& s_;
+  const std::vector<Scenario::Data::Rule> rules_;
   const std::vector<Generation> generations_;
   bool agreed_ = false;
   DerivationPlan out_;
@@ -316,11 +384,12 @@ std::vector<std::size_t> DerivationPlan::later_steps() const {
   std::vector<std::size_t> out;
   const std::size_t without = first_conditions();
   const std::size_t with = conditions.size() - without;
-  for (int round = 0; round < 2; ++round) {
-    for (std::size_t i = 0; i < std::max(without, with); ++i) {
-      if (with > 0) out.push_back(without + i % with);
-      out.push_back(i % without);
-    }
+  const std::size_t most = std::max(without, with);
+  for (std::size_t i = 0; i < 2 * most; ++i) {
+    const bool poorest_first = gradients_stay && i < most;
+    const std::size_t own = poorest_first ? most - 1 - i : i % most;
+    if (with > 0) out.push_back(without + own % with);
+    out.push_back(own % without);
   }
   return out;
 }
@@ -329,6 +398,34 @@ std::vector<std::size_t> DerivationPlan::steps_of_history(std::size_t first) con
   std::vector<std::size_t> out = later_steps();
   out.insert(out.begin(), first);
   return out;
+}
+
+bool may_begin_with(const DerivationPlan& plan, int ranks, std::size_t first) {
+  // Who shares rank 0's batch is in its condition; the others are in one of the same phase.
+  std::vector<bool> alike(static_cast<std::size_t>(ranks), plan.agreed);
+  alike[0] = true;
+  if (!plan.together.empty())
+    for (const int rank : plan.together.front()) alike[static_cast<std::size_t>(rank)] = true;
+  std::vector<bool> decided(static_cast<std::size_t>(ranks));
+  const auto fits = [&](std::size_t rank, const DerivationPlan::Allowed& entry) {
+    if (decided[rank]) return true;
+    decided[rank] = true;
+    return std::any_of(entry.conditions.begin(), entry.conditions.end(), [&](std::size_t c) {
+      return alike[rank] ? c == first : plan.conditions[c].phase == plan.conditions[first].phase;
+    });
+  };
+  for (const DerivationPlan::Allowed& entry : plan.allowed) {
+    if (!entry.steps.empty() &&
+        std::find(entry.steps.begin(), entry.steps.end(), 0) == entry.steps.end())
+      continue;
+    for (const int rank : entry.ranks)
+      if (!fits(static_cast<std::size_t>(rank), entry)) return false;
+    if (!entry.ranks.empty()) continue;
+    for (std::size_t rank = 0; rank < decided.size(); ++rank)
+      if (!fits(rank, entry)) return false;
+    break;  // it decides for all who are left
+  }
+  return true;
 }
 
 std::vector<std::vector<int>> teams(const Scenario& scenario) {
@@ -395,7 +492,8 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank) {
     for (int other = 0; other < scenario.ranks; ++other) {
       if (other == rank) continue;
       const Scenario::Data::Rule* rule = scenario.rule_for(other, step);
-      if (scenario.remedy.kind == Remedy::presence_vote) {
+      // Ranks that train on one batch vote alike.
+      if (scenario.remedy.kind == Remedy::presence_vote && !scenario.data.broadcast) {
         dissent |= rule != nullptr && !holds_image(rule->has);
       }
       if (scales_losses(scenario) && scenario.fault != Fault::local_overflow) {

@@ -33,6 +33,10 @@ struct Condition {
 struct DerivationPlan {
   std::vector<Condition> conditions;
   bool agreed = false;  // in a step all ranks are in the same condition
+  // Nobody clears gradients, so a batch with images leaves its own to later ones without. Then the
+  // first round of later_steps() begins with the last conditions, which use less of the model:
+  // these come before the others and after them, and the difference shows.
+  bool gradients_stay = false;
   // Ranks that train on one batch, so they are in the same condition: the stages of a pipeline's
   // replicas. The calls of one depend on messages of the others. Either every rank is in one of
   // these lists; or there are none, and each rank has its own batch.
@@ -63,6 +67,10 @@ struct DerivationPlan {
 // time); texts of more than kMaxLengths different lengths.
 inline constexpr std::size_t kMaxLengths = 16;
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
+
+// Whether rank 0's first step may be in condition `first`, by what the job of so many ranks allows
+// it and the others. O(ranks + ranks that `allowed` names).
+bool may_begin_with(const DerivationPlan& plan, int ranks, std::size_t first);
 
 // The ranks that must run together: those of a replica, or each alone.
 std::vector<std::vector<int>> teams(const Scenario& scenario);

@@ -84,6 +84,50 @@ TEST(DerivationPlan, AVoteMakesPhases) {
   EXPECT_THAT(history_dissent(plan, 1), ElementsAre(0, 2, 3, 5, 6));
 }
 
+// Nobody votes against images where no batch can lack them, or where all ranks' batches are alike.
+TEST(DerivationPlan, AVoteIsLostOnlyWhereARankMayLackImages) {
+  EXPECT_THAT(names_of_plan(plan_of("remedy: presence-vote")),
+              ElementsAre("image+text, as all have"));
+  EXPECT_THAT(names_of_plan(plan_of("remedy: presence-vote\n"
+                                    "data: {text_only: 0.5, sampler: balanced}")),
+              ElementsAre("image+text, as all have", "text"));
+  const DerivationPlan plan = plan_of(
+      "remedy: presence-vote\n"
+      "data: {modality: [{ranks: [1], steps: [2, 3], has: [text]}, {has: [image, text]}]}");
+  ASSERT_EQ(plan.allowed.size(), 3U);
+  EXPECT_THAT(plan.allowed[0].steps, ElementsAre(2, 3));
+  EXPECT_THAT(plan.allowed[0].conditions, ElementsAre(2));
+  EXPECT_THAT(plan.allowed[1].steps, ElementsAre(2, 3));  // the other ranks
+  EXPECT_THAT(plan.allowed[1].conditions, ElementsAre(0, 1));
+  EXPECT_THAT(plan.allowed[2].steps, IsEmpty());
+  EXPECT_THAT(plan.allowed[2].conditions, ElementsAre(0));
+}
+
+TEST(DerivationPlan, ABatchThatIsBroadcastIsRankZeros) {
+  const DerivationPlan plan =
+      plan_of("data: {broadcast: true, modality: {rank 0: [image, text], rank 1: [text]}}");
+  EXPECT_TRUE(plan.agreed);
+  EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text"));
+}
+
+TEST(DerivationPlan, RankZeroBeginsAsTheJobSays) {
+  const DerivationPlan free = plan_of("data: {text_only: 0.5}");
+  EXPECT_TRUE(may_begin_with(free, 4, 0));
+  EXPECT_TRUE(may_begin_with(free, 4, 1));
+  const DerivationPlan ruled = plan_of("data: {modality: {rank 0: [text]}}");
+  EXPECT_FALSE(may_begin_with(ruled, 4, 0));
+  EXPECT_TRUE(may_begin_with(ruled, 4, 1));
+  // All cannot have images if rank 1 never has.
+  const DerivationPlan vote = plan_of("remedy: presence-vote\ndata: {modality: {rank 1: [text]}}");
+  EXPECT_FALSE(may_begin_with(vote, 4, 0));
+  EXPECT_TRUE(may_begin_with(vote, 4, 1));
+}
+
+TEST(DerivationPlan, GradientsThatStayShowAfterAPoorerBatch) {
+  EXPECT_THAT(plan_of("data: {text_only: 0.5}\nfault: zero-grad-forgotten").later_steps(),
+              ElementsAre(1, 0, 0, 1));
+}
+
 TEST(DerivationPlan, AnOverflowIsAgreedOrTheRanksOwn) {
   const DerivationPlan agreed = plan_of("train: {precision: float16}");
   ASSERT_EQ(agreed.conditions.size(), 2U);

@@ -347,7 +347,8 @@ Result<trace::Run> derive_job(const Scenario& scenario,
                    .folder = folder,
                    .broadcasts = folder + "/broadcasts",
                    .dissent = dissent_steps(scenario, ranks.front()),
-                   .overflows = overflows});
+                   .overflows = overflows,
+                   .answered = true});
   {
     StatusLine line({.silent = options.quiet});
     const Result<std::string> ran = run_alone(

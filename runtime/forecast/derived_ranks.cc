@@ -149,6 +149,7 @@ Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRank
     if (out.traced[static_cast<std::size_t>(team.front())] != team.front()) continue;
     out.ranks.push_back({scenario.file, team, options.folder, options.folder + "/broadcasts",
                          dissent_steps(scenario, team.front()), std::string(), options.costs});
+    out.ranks.back().answered = true;
   }
   return out;
 }

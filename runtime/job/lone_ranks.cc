@@ -32,7 +32,8 @@ std::string lone_ranks_text(const std::vector<LoneRanks>& list) {
                    {"broadcasts", one.broadcasts},
                    {"dissent", one.dissent},
                    {"unless_same_as", one.unless_same_as},
-                   {"costs", kCosts[static_cast<std::size_t>(one.costs)]}});
+                   {"costs", kCosts[static_cast<std::size_t>(one.costs)]},
+                   {"answered", one.answered}});
     if (one.overflows) out.back()["overflows"] = *one.overflows;
   }
   return out.dump();
@@ -50,7 +51,8 @@ Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file) {
                      .broadcasts = entry.at("broadcasts"),
                      .dissent = entry.value("dissent", std::vector<std::int64_t>()),
                      .unless_same_as = entry.value("unless_same_as", std::string()),
-                     .costs = costs_named(entry.value("costs", std::string()))});
+                     .costs = costs_named(entry.value("costs", std::string())),
+                     .answered = entry.value("answered", false)});
       if (entry.contains("overflows")) out.back().overflows.emplace(entry["overflows"]);
       if (out.back().ranks.empty())
         return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};

@@ -33,10 +33,14 @@ struct LoneRanks {
   // Steps in which gradients overflowed, as a recorded run tells. Nothing: it is a value, and rank
   // 0's counts.
   std::optional<std::vector<std::int64_t>> overflows = {};
+  // Whether it is a rank of the job itself, with its own steps: then it is answered with what the
+  // list's other such ranks gave (runtime/derive/torch/answers.h). Only for ranks that run alone.
+  bool answered = false;
 };
 
 // The list in JSON: [{"scenario": FILE, "ranks": [0], "trace": FOLDER, "broadcasts": FILE,
-// "dissent": [1, 3], "unless_same_as": FILE, "costs": "counts", "overflows": [2]}, …].
+// "dissent": [1, 3], "unless_same_as": FILE, "costs": "counts", "answered": true,
+// "overflows": [2]}, …].
 std::string lone_ranks_text(const std::vector<LoneRanks>& list);
 
 // Reads the list; all keys from "dissent" on are optional. Errors: the file cannot be read, or is

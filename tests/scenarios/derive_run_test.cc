@@ -84,6 +84,35 @@ TEST_F(Derive, RanksOverflowWhereTheRecordedRunDid) {
   EXPECT_EQ(lockstep({"derive", job, "--against", run, "--against", run}), 0) << log();
 }
 
+// Gradients that nobody clears stay: after a batch with images, one without reduces them as well. A
+// rank that never has images has none.
+TEST_F(Derive, WhatRemainsOfAStepIsSeen) {
+  const std::string job = folder_.file("job.yaml");
+  std::ofstream(job) << "lockstep: 1\nname: remains\nranks: 3\nfault: zero-grad-forgotten\n"
+                     << "data: {modality: [{ranks: [2], has: [text]}, {steps: [1], has: [image, "
+                     << "text]}, {has: [text]}]}\nstrategy: manual\n"
+                     << "train: {steps: 3, batch_size: 2, generate: {every: 2, tokens: 2}}\n";
+  EXPECT_EQ(lockstep({"derive", job}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("DIVERGES"));
+}
+
+// What rank 0 broadcasts depends on its first step, of which it has only some.
+TEST_F(Derive, RankZeroBeginsOnlyAsTheJobSays) {
+  const std::string job = folder_.file("job.yaml");
+  std::ofstream(job) << "lockstep: 1\nname: vote\nranks: 2\nremedy: presence-vote\n"
+                     << "data: {modality: {rank 1: [text]}}\n"
+                     << "strategy: {kind: ddp, find_unused_parameters: true, "
+                     << "bucket_cap_mb: 0.05}\ntrain: {steps: 2}\n";
+  EXPECT_EQ(lockstep({"derive", job}), 0) << log();
+  // The others are derived once where two first steps make rank 0 broadcast the same.
+  std::ofstream(job) << "lockstep: 1\nname: overflows\nranks: 2\nmodel: {negatives: global}\n"
+                     << "data: {modality: [{ranks: [1], steps: [0], has: [text]}, "
+                     << "{has: [image, text]}]}\nstrategy: {kind: ddp, bucket_cap_mb: 0.01}\n"
+                     << "train: {steps: 3, batch_size: 2, precision: float16}\n";
+  EXPECT_EQ(lockstep({"derive", job}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("DIVERGES"));
+}
+
 TEST_F(Derive, ASafeJobHasACertificate) {
   const std::string derived = folder_.file("derived");
   const std::string certificate = folder_.file("certificate");

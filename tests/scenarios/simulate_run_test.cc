@@ -68,6 +68,38 @@ TEST_F(Simulate, TheCriticalPathIsWhatTheMeasuredStepsTake) {
   EXPECT_THAT(log(), HasSubstr("HFU"));
 }
 
+// Where batches are drawn, ranks have different numbers of images. Each tells the others how many,
+// and whether it has any: they are not taken to be like the rank that is derived.
+TEST_F(Simulate, DrawnBatchesAnswerGathersAndVotes) {
+  const std::string gathers = write(
+      "ranks: 3\nmodel: {negatives: global}\ndata: {text_only: 0.3}\nstrategy: manual\n"
+      "train: {steps: 3, batch_size: 8, seed: 3}\n");
+  EXPECT_EQ(simulate(gathers), 0) << log();
+  ASSERT_EQ(lockstep({"run", gathers, "--output-dir", folder_.file("run")}), 0) << log();
+  EXPECT_EQ(lockstep({"derive", gathers, "--against", folder_.file("run")}), 0) << log();
+  const std::string votes = write(
+      "ranks: 3\nremedy: presence-vote\ndata: {text_only: 0.5, sampler: grouped}\n"
+      "strategy: manual\ntrain: {steps: 4, batch_size: 2, seed: 3}\n");
+  EXPECT_EQ(simulate(votes), 0) << log();
+  EXPECT_EQ(simulate(votes, {"--ranks", "512"}), 0) << log();
+  // Without the vote these batches stop the job, and without pictures nothing is gathered.
+  EXPECT_EQ(simulate(write("ranks: 3\ndata: {text_only: 0.5, sampler: grouped}\n"
+                           "strategy: manual\ntrain: {steps: 4, batch_size: 2, seed: 3}\n")),
+            1)
+      << log();
+}
+
+// A remedy that does not reach the loss has its name also where the job is not run.
+TEST_F(Simulate, ADeadRemedyIsOne) {
+  for (const char* const job :
+       {"modality/dummy_outside_graph_bad", "field/dummy_not_recomputed_bad"}) {
+    ASSERT_EQ(simulate(shipped(job)), 1) << log();
+    EXPECT_EQ(json()["report"]["findings"][0]["rule"], "dead-remedy") << job;
+    ASSERT_EQ(lockstep({"derive", shipped(job)}), 1) << log();
+    EXPECT_THAT(log(), HasSubstr("ERROR dead-remedy (proven)")) << job;
+  }
+}
+
 // The critical path of DDP is before calls with long names.
 TEST_F(Simulate, CutsNoNameOnTheCriticalPath) {
   ASSERT_EQ(simulate(shipped("modality/ddp_find_unused_ok")), 0) << log();

@@ -69,7 +69,50 @@ void exchange_with_itself(const at::Tensor& output, const at::Tensor& input) {
   output.view({-1}).slice(0, 0, common).copy_(input.view({-1}).slice(0, 0, common));
 }
 
+std::string bytes_of(const at::Tensor& tensor) {
+  const at::Tensor bytes = tensor.contiguous();
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
+}
+
+// Without any effect where the sizes differ.
+void copy_bytes(const std::string& from, const at::Tensor& to) {
+  if (from.size() != to.nbytes()) return;
+  const at::Tensor bytes = at::empty(to.sizes(), to.options());
+  std::memcpy(bytes.mutable_data_ptr(), from.data(), from.size());
+  const at::NoGradGuard no_grad;
+  to.copy_(bytes);
+}
+
 }  // namespace
+
+bool InstantBackend::has_answers(const at::Tensor& tensor) const {
+  return others_.answers != nullptr && others_.answers->world() == getSize() && !tensor.is_meta() &&
+         at::isIntegralType(tensor.scalar_type(), true);
+}
+
+void InstantBackend::answer_gather(const std::vector<at::Tensor>& parts, const at::Tensor& own) {
+  copy_to_all(parts, own);
+  if (!has_answers(own)) return;
+  const Answers::Key key{"gather in " + group_, gathers_++};
+  others_.answers->give(key, bytes_of(own));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto rank = static_cast<int>(i);
+    const std::string* const given = rank == getRank() ? nullptr : others_.answers->of(rank, key);
+    if (given != nullptr) copy_bytes(*given, parts[i]);
+  }
+}
+
+void InstantBackend::vote(const at::Tensor& tensor) {
+  if (!has_answers(tensor)) return;
+  const Answers::Key key{"vote in " + group_, votes_++};
+  others_.answers->give(key, bytes_of(tensor));
+  for (const std::string* const given : others_.answers->all(key)) {
+    const at::Tensor other = tensor.clone();
+    copy_bytes(*given, other);
+    const at::NoGradGuard no_grad;
+    tensor.copy_(at::minimum(tensor, other));
+  }
+}
 
 void InstantBackend::follow_root(const at::Tensor& tensor) {
   const Broadcasts::Key key{group_ + " maxima", maxima_++};
@@ -88,7 +131,10 @@ void InstantBackend::combine(const BackendCall& call) {
   using Kind = c10d::ReduceOp::RedOpType;
   for (const at::Tensor& tensor : call.out) {
     if (call.reduce->op_ == Kind::SUM) tensor.mul_(getSize());
-    if (call.reduce->op_ == Kind::MIN && others_.dissent()) tensor.zero_();
+    if (call.reduce->op_ == Kind::MIN) {
+      vote(tensor);
+      if (others_.dissent()) tensor.zero_();
+    }
     if (call.reduce->op_ != Kind::MAX) continue;
     if (others_.overflow) {
       tensor.fill_(others_.overflow() ? 1 : 0);
@@ -105,18 +151,12 @@ void InstantBackend::share(const at::Tensor& tensor, bool is_root) {
       !at::isIntegralType(tensor.scalar_type(), true)) {
     return;
   }
-  const at::NoGradGuard no_grad;
   if (is_root) {
-    const at::Tensor bytes = tensor.contiguous();
-    others_.broadcasts->keep(key,
-                             {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+    others_.broadcasts->keep(key, bytes_of(tensor));
     return;
   }
   const std::string* sent = others_.broadcasts->find(key);
-  if (sent == nullptr || sent->size() != tensor.nbytes()) return;
-  const at::Tensor bytes = at::empty(tensor.sizes(), tensor.options());
-  std::memcpy(bytes.mutable_data_ptr(), sent->data(), sent->size());
-  tensor.copy_(bytes);
+  if (sent != nullptr) copy_bytes(*sent, tensor);
 }
 
 InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forward&) {
@@ -138,12 +178,12 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
       if (is_root) combine(call);
       break;
     case trace::Op::all_gather:
-      copy_to_all(call.out, call.in.front());
+      answer_gather(call.out.vec(), call.in.front());
       break;
     case trace::Op::all_gather_into_tensor:
       // On the meta device there is nothing to copy; do not create thousands of parts.
       if (!call.in.front().is_meta())
-        copy_to_all(call.out.front().view({-1}).chunk(getSize()), call.in.front().view({-1}));
+        answer_gather(call.out.front().view({-1}).chunk(getSize()), call.in.front().view({-1}));
       break;
     case trace::Op::gather:
       if (is_root) copy_to_all(call.out, call.in.front());

@@ -3,7 +3,8 @@
 //
 // The other ranks are assumed to hold what this one holds: a sum is the rank's own contribution
 // times the group's size, a gathered list repeats its own tensor. Decisions that programs make by
-// asking all ranks (a vote, an overflow) follow `dissent`. Integers that a root broadcasts are
+// asking all ranks (a vote, an overflow) follow `dissent`; in a job of which the other ranks are
+// known, votes and gathered whole numbers are theirs (Answers). Integers that a root broadcasts are
 // those that it sent when it was recorded. A received message is zeros; or, if ranks run together
 // (Messages), it comes from the sender, and the receiver waits for it.
 //
@@ -23,6 +24,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/derive/torch/answers.h"
 #include "runtime/derive/torch/broadcasts.h"
 #include "runtime/groups/forwarding_backend.h"
 
@@ -78,6 +80,7 @@ struct Others {
   std::function<bool()> overflow;
   Broadcasts* broadcasts = nullptr;  // read by receivers, filled by a root; outlives the backend
   Messages* messages = nullptr;      // between ranks that run together; null: this rank is alone
+  Answers* answers = nullptr;        // of the other ranks of this very job; null: not known
 };
 
 class InstantBackend : public ForwardingBackend {
@@ -91,6 +94,13 @@ class InstantBackend : public ForwardingBackend {
  private:
   WorkPtr make(const BackendCall& call, const Forward& forward) override;
   WorkPtr receive(const BackendCall& call);
+  // Whether the job's other ranks are known to answer this tensor's calls: in the world's group,
+  // with whole numbers, which are few and on which programs branch.
+  bool has_answers(const at::Tensor& tensor) const;
+  // Each rank's part of what is gathered: its own where it is known, else this rank's.
+  void answer_gather(const std::vector<at::Tensor>& parts, const at::Tensor& own);
+  // The least number that any rank gave.
+  void vote(const at::Tensor& tensor);
   // Applies the others' contributions to this rank's.
   void combine(const BackendCall& call);
   // Whether gradients overflowed is the maximum of one number. Rank 0's own answer is every rank's:
@@ -102,7 +112,7 @@ class InstantBackend : public ForwardingBackend {
 
   std::string group_;
   Others others_;
-  std::uint64_t broadcasts_ = 0, maxima_ = 0;  // so far
+  std::uint64_t broadcasts_ = 0, maxima_ = 0, gathers_ = 0, votes_ = 0;  // so far
 };
 
 }  // namespace lockstep::runtime

@@ -23,6 +23,9 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
+// The second round is as the job goes, unless an answer changes what a rank gives later; the third
+// takes that in.
+constexpr int kRounds = 3;
 
 // Scenarios, each read only once.
 class Scenarios {
@@ -53,9 +56,10 @@ Result<bool> shows_nothing_new(const LoneRanks& run) {
   return *one == *other;
 }
 
-// Runs one rank. `messages`: between ranks that run together; null: it runs alone.
+// Runs one rank. `messages`: between ranks that run together; null: it runs alone. `answers`: of
+// the other ranks; null: not known.
 Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool on_meta,
-                Messages* messages) {
+                Messages* messages, Answers* answers) {
   Broadcasts broadcasts;
   if (run.ranks.front() != 0) {
     Result<Broadcasts> read = Broadcasts::read(run.broadcasts);
@@ -74,6 +78,7 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
   if (run.overflows) others.overflow = [&] { return now_among(*run.overflows); };
   others.broadcasts = &broadcasts;
   others.messages = messages;
+  others.answers = answers;
   trace::RankCosts costs;
   costs.rank = rank;  // also if it raises an exception
   WorkerResult result;
@@ -99,15 +104,26 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
   return rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
 }
 
-Status run_one(const Scenario& scenario, const LoneRanks& run, bool on_meta) {
-  if (run.ranks.size() == 1) return run_rank(scenario, run, run.ranks.front(), on_meta, nullptr);
+using GivenByRank = std::map<int, Answers::Given>;
+
+// `before`, `now`: what ranks that are `answered` gave in the round before, and give in this one.
+Status run_one(const Scenario& scenario, const LoneRanks& run, bool on_meta,
+               const GivenByRank& before, GivenByRank& now) {
+  if (run.ranks.size() == 1) {
+    const int rank = run.ranks.front();
+    if (!run.answered) return run_rank(scenario, run, rank, on_meta, nullptr, nullptr);
+    Answers answers(scenario.ranks, before);
+    const Status ended = run_rank(scenario, run, rank, on_meta, nullptr, &answers);
+    now[rank] = answers.take();
+    return ended;
+  }
   Messages messages(run.ranks.size());
   std::vector<Status> ended(run.ranks.size(), Status::ok());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
     threads.emplace_back([&, i] {
       at::set_num_threads(1);
-      ended[i] = run_rank(scenario, run, run.ranks[i], on_meta, &messages);
+      ended[i] = run_rank(scenario, run, run.ranks[i], on_meta, &messages, nullptr);
       messages.end();
     });
   }
@@ -126,16 +142,24 @@ std::optional<LoneFailure> run_alone(const std::vector<LoneRanks>& list, bool on
     count_allocations();
   }
   Scenarios scenarios;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const Result<bool> left_out = shows_nothing_new(list[i]);
-    if (!left_out) return LoneFailure{left_out.error()};
-    if (*left_out) continue;
-    const Result<const Scenario*> scenario = scenarios.get(list[i].scenario, list[i].ranks.front());
-    if (!scenario) return LoneFailure{scenario.error(), /*refused=*/true};
-    if (const Status ok = run_one(**scenario, list[i], on_meta); !ok)
-      return LoneFailure{ok.error()};
-    std::printf("alone: %zu\n", i + 1);
-    std::fflush(stdout);
+  GivenByRank before;
+  for (int round = 0; round < kRounds; ++round) {
+    GivenByRank now;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (round > 0 && !list[i].answered) continue;
+      const Result<bool> left_out = shows_nothing_new(list[i]);
+      if (!left_out) return LoneFailure{left_out.error()};
+      if (*left_out) continue;
+      const Result<const Scenario*> scenario =
+          scenarios.get(list[i].scenario, list[i].ranks.front());
+      if (!scenario) return LoneFailure{scenario.error(), /*refused=*/true};
+      if (const Status ok = run_one(**scenario, list[i], on_meta, before, now); !ok)
+        return LoneFailure{ok.error()};
+      std::printf("alone: %zu\n", i + 1);
+      std::fflush(stdout);
+    }
+    if (now == before || (round == 0 && gave_alike(now))) break;
+    before = std::move(now);
   }
   return std::nullopt;
 }

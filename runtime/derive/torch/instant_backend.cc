@@ -90,16 +90,28 @@ bool InstantBackend::has_answers(const at::Tensor& tensor) const {
          at::isIntegralType(tensor.scalar_type(), true);
 }
 
-void InstantBackend::answer_gather(const std::vector<at::Tensor>& parts, const at::Tensor& own) {
-  copy_to_all(parts, own);
+void InstantBackend::answer_gather(const at::Tensor& own,
+                                   const std::function<void(int, const std::string&)>& put) {
   if (!has_answers(own)) return;
   const Answers::Key key{"gather in " + group_, gathers_++};
   others_.answers->give(key, bytes_of(own));
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto rank = static_cast<int>(i);
+  for (int rank = 0; rank < getSize(); ++rank) {
     const std::string* const given = rank == getRank() ? nullptr : others_.answers->of(rank, key);
-    if (given != nullptr) copy_bytes(*given, parts[i]);
+    if (given != nullptr && given->size() == own.nbytes()) put(rank, *given);
   }
+}
+
+void InstantBackend::gather_into(const at::Tensor& out, const at::Tensor& own) {
+  // On the meta device there is nothing to copy.
+  if (own.is_meta()) return;
+  const at::NoGradGuard no_grad;
+  // Not part by part: there may be thousands.
+  out.view({getSize(), -1}).copy_(own.reshape({1, -1}));
+  if (!out.is_contiguous()) return;
+  char* const parts = static_cast<char*>(out.mutable_data_ptr());
+  answer_gather(own, [&](int rank, const std::string& given) {
+    std::memcpy(parts + static_cast<std::size_t>(rank) * given.size(), given.data(), given.size());
+  });
 }
 
 void InstantBackend::vote(const at::Tensor& tensor) {
@@ -178,12 +190,13 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
       if (is_root) combine(call);
       break;
     case trace::Op::all_gather:
-      answer_gather(call.out.vec(), call.in.front());
+      copy_to_all(call.out, call.in.front());
+      answer_gather(call.in.front(), [&](int rank, const std::string& given) {
+        copy_bytes(given, call.out[static_cast<std::size_t>(rank)]);
+      });
       break;
     case trace::Op::all_gather_into_tensor:
-      // On the meta device there is nothing to copy; do not create thousands of parts.
-      if (!call.in.front().is_meta())
-        answer_gather(call.out.front().view({-1}).chunk(getSize()), call.in.front().view({-1}));
+      gather_into(call.out.front(), call.in.front());
       break;
     case trace::Op::gather:
       if (is_root) copy_to_all(call.out, call.in.front());

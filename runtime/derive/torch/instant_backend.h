@@ -97,8 +97,12 @@ class InstantBackend : public ForwardingBackend {
   // Whether the job's other ranks are known to answer this tensor's calls: in the world's group,
   // with whole numbers, which are few and on which programs branch.
   bool has_answers(const at::Tensor& tensor) const;
-  // Each rank's part of what is gathered: its own where it is known, else this rank's.
-  void answer_gather(const std::vector<at::Tensor>& parts, const at::Tensor& own);
+  // Gives the other ranks this rank's part of what is gathered, and puts theirs where they are
+  // known.
+  void answer_gather(const at::Tensor& own,
+                     const std::function<void(int, const std::string&)>& put);
+  // Every rank's part into one tensor: this rank's, where no other is known.
+  void gather_into(const at::Tensor& out, const at::Tensor& own);
   // The least number that any rank gave.
   void vote(const at::Tensor& tensor);
   // Applies the others' contributions to this rank's.

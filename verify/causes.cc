@@ -128,6 +128,7 @@ void Causes::add_wait(const WaitCause& wait) {
   for (Cause& cause : causes_) {
     if (!leads_to(cause, wait)) continue;
     cause.finding.consequences.push_back(wait_consequence(context_, wait));
+    unite(cause.held_up, wait.victims);
     // A deviation was only observed. The wait proves that it deadlocks. This does not hold for
     // ranks that stay in the creation of a group, because the wait is not located there but in a
     // call of the ranks that wait for them.
@@ -204,8 +205,15 @@ void Causes::add_deaths() {
     }
     if (std::includes(ranks.begin(), ranks.end(), dead.begin(), dead.end())) return;
     // The ranks died in or after a wrong call of the same group: Gloo aborts a process that
-    // receives a message of another size.
-    if (cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
+    // receives a message of another size. Or in it and while they waited because of it, perhaps in
+    // another group: a launcher ends those whom the abort left waiting.
+    const bool in_it_or_held_up = std::all_of(dead.begin(), dead.end(), [&](trace::Rank r) {
+      return std::binary_search(ranks.begin(), ranks.end(), r) ||
+             std::any_of(cause.held_up.begin(), cause.held_up.end(),
+                         [&](std::uint32_t h) { return context_.run.ranks[h].rank == r; });
+    });
+    if (in_it_or_held_up ||
+        (cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq)) {
       cause.finding.consequences.push_back(std::move(deaths->finding));
       return;
     }

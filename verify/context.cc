@@ -121,6 +121,7 @@ void merge_sister(const Context& context, Cause& into, Cause&& same) {
                     same.finding.ranks});
   for (Elsewhere& other : same.finding.also) f.also.push_back(std::move(other));
   unite(into.deviants, same.deviants);
+  unite(into.held_up, same.held_up);
   unite(f.culprits, same.finding.culprits);
   unite(f.ranks, same.finding.ranks);
   f.evidence.insert(f.evidence.end(), same.finding.evidence.begin(), same.finding.evidence.end());

@@ -71,6 +71,8 @@ struct Cause {
   std::int32_t step = trace::kNone;
   trace::SignatureId call;  // for a deviation: the call at which the ranks differ
   bool can_block = true;    // false: it makes numbers wrong but keeps nobody waiting
+  // Rank indices, ascending: who waits because of it, as far as the wait-for graph shows.
+  std::vector<std::uint32_t> held_up;
 };
 
 // "rank 3", "ranks 0, 2-7". `sorted` is not empty.

@@ -210,6 +210,24 @@ TEST(Blocking, ARankKilledInsideACallIsTheCauseOfItsPeersLostConnections) {
             "host-stall error observed culprits=1 group=world seq=1 step=0\nverdict findings");
 }
 
+// Hybrid sharding: rank 2 leaves a call of its shard out, which ends rank 3's process; the job's
+// launcher ends rank 0, which waits for rank 2 in another group.
+TEST(Blocking, RanksThatDieOfADeviationOrWhileItHoldsThemUpAreNoCauseOfTheirOwn) {
+  const std::string lost = "open; raise Connection closed by peer; exception";
+  EXPECT_EQ(judge({"group s0 0,1; group r0 0,2; all_gather n=4 g=s0; all_reduce n=4 g=r0 open; cut",
+                   "group s0 0,1; group r1 1,3; all_gather n=4 g=s0; all_reduce n=4 g=r1 " + lost,
+                   "group s1 2,3; group r0 0,2; all_gather n=8 g=s1 " + lost,
+                   "group s1 2,3; group r1 1,3; all_gather n=4 g=s1 open; cut"}),
+            "size-mismatch error observed culprits=2 group=s1 seq=0\nverdict findings");
+  // A death beside a deviation that concerns neither the dead nor whom it left.
+  EXPECT_EQ(judge({"group s0 0,1; all_gather n=4 g=s0 open; hung",
+                   "group s0 0,1; all_gather n=8 g=s0 open; hung",
+                   "group s1 2,3; all_gather n=4 g=s1 " + lost,
+                   "group s1 2,3; all_gather n=4 g=s1 open; cut"}),
+            "size-mismatch error proven culprits=1 group=s0 seq=0\n"
+            "host-stall error observed culprits=3\nverdict findings");
+}
+
 TEST(Blocking, RanksThatStandInTheCreationOfAGroup) {
   const std::string goes_on = "all_reduce n=1; all_reduce n=2 open; hung";
   const auto judged = [&](const std::string& second, bool creates) {

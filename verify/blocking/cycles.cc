@@ -327,6 +327,25 @@ bool may_have_exchanged_groups(const Context& context, const std::vector<std::si
          members_of(context, a.group) == members_of(context, b.group);
 }
 
+// Of a cycle of messages in which one rank alone waits in a collective: what to do, as far as that
+// is known. Empty for other cycles.
+std::string advice_of_one_collective(const Context& context,
+                                     const std::vector<std::size_t>& points) {
+  std::optional<std::uint32_t> alone;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint) continue;
+    if (alone || point.waiting.size() != 1) return "";
+    alone = point.waiting[0];
+  }
+  if (!alone) return "";
+  return fmt::format(
+      "make as many steps and micro-batches on every rank: either {} comes to {} a round too "
+      "early, "
+      "or the others make one too many",
+      context.describe_ranks({*alone}), context.describe_call(waiting_call(context, *alone)));
+}
+
 // The cycle as a finding.
 //
 // `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
@@ -352,6 +371,9 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
       f.culprits == context.ranks({breaks[0].rank})) {
     add_left_out(context, breaks[0], f);
+  } else if (f.rule == RuleId::deadlock) {
+    if (std::string advice = advice_of_one_collective(context, points); !advice.empty())
+      f.fix = std::move(advice);
   }
   if (f.rule == RuleId::cross_group_deadlock && may_have_exchanged_groups(context, points)) {
     f.why += " They wait in one line of the program, but in different groups of the same ranks.";
@@ -385,6 +407,48 @@ struct Omission {
   bool most_broke = false;                      // … and most ranks are on the unusual side
 };
 
+// The messages of one operation with a peer among a rank's first calls; `like`: those alone that
+// carry as much.
+std::ptrdiff_t count_posted(const Context& context, const trace::RankTrace& trace, std::size_t end,
+                            trace::Op op, trace::Rank peer, const trace::Signature* like) {
+  const trace::Tables& tables = context.run.tables;
+  const auto elements = [](const trace::Signature& s) {
+    return std::max(s.in_elements, s.out_elements);  // a send has the one, a receive the other
+  };
+  return std::count_if(trace.calls.begin(), trace.calls.begin() + static_cast<std::ptrdiff_t>(end),
+                       [&](const trace::Call& c) {
+                         const trace::Signature& s = tables.signatures[c.signature];
+                         return c.peer == peer && s.op == op &&
+                                (like == nullptr || elements(s) == elements(*like));
+                       });
+}
+
+// Whether the message that a rank's past predicts is none that it left out:
+//
+//   - nobody misses it: its peer posted no more of the other side than the rank has. So it belongs
+//     to earlier rounds alone, as the shapes that stages of a pipeline exchange before their first
+//     micro-batch.
+//   - in place of a send to a stage came a receive from it, while more was sent there than came
+//     back: after its last micro-batch a stage only receives gradients.
+bool is_no_omission(const Context& context, const Break& broke) {
+  const trace::RankTrace& trace = context.run.ranks[broke.rank];
+  const trace::Call& usual = trace.calls[broke.usual];
+  const trace::Call& call = trace.calls[broke.call];
+  const trace::Signature& message = context.run.tables.signatures[usual.signature];
+  if (broke.kind == EditKind::extra || !trace::is_point_to_point(message.op)) return false;
+  const trace::RankTrace* const peer = context.run.find(usual.peer);
+  if (peer == nullptr || (message.op != trace::Op::send && message.op != trace::Op::recv))
+    return false;
+  const std::ptrdiff_t theirs = count_posted(context, *peer, peer->calls.size(),
+                                             other_side(message.op), trace.rank, &message);
+  if (theirs <= count_posted(context, trace, broke.call, message.op, usual.peer, &message))
+    return true;
+  return message.op == trace::Op::send && context.run.tables.op(call) == trace::Op::recv &&
+         call.peer == usual.peer &&
+         count_posted(context, trace, broke.call, trace::Op::send, usual.peer, &message) >
+             count_posted(context, trace, broke.call, trace::Op::recv, usual.peer, &message);
+}
+
 // Looks for an omission, from strong evidence to weak.
 Omission find_omission(const Context& context, const WaitCause& wait,
                        const std::vector<std::size_t>& points,
@@ -402,6 +466,7 @@ Omission find_omission(const Context& context, const WaitCause& wait,
   if (out.most_broke) out.cause = explain_program_divergence(context, *out.divergence);
   if (out.cause) return out;
   out.breaks = breaks_with_the_past(context, wait.roots);
+  std::erase_if(out.breaks, [&](const Break& broke) { return is_no_omission(context, broke); });
   if (!out.most_broke) out.cause = explain_left_out_call(context, points, out.breaks);
   if (!out.cause) out.cause = explain_broken_habit(context, points, out.breaks);
   if (!out.cause && !out.most_broke) {

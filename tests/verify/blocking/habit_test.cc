@@ -53,6 +53,42 @@ TEST(Habit, WhoReceivesWhereItAlwaysSentIsNamed) {
               HasSubstr("p2p-cycle error proven group="));
 }
 
+// The first step of a pipeline: rank 0 has sent all of its micro-batches and waits for gradients,
+// rank 1 expects one more. That rank 0 sent after each receive up to there is no habit of the end.
+TEST(Habit, AStageThatOnlyReceivesGradientsAnyMoreLeftNoSendOut) {
+  const std::string send = "send peer=1 n=4; ";
+  const std::string recv = "recv peer=1 n=4; ";
+  const std::string stage_0 = repeated(send, 3) + repeated(send + recv, 5) + recv;
+  const std::string forward = "recv peer=0 n=4; ";
+  const std::string stage_1 =
+      repeated(forward, 2) + repeated(forward + "send peer=0 n=4; ", 6) + "recv peer=0 n=4 open; ";
+  EXPECT_THAT(judge({stage_0 + "recv peer=1 n=4 open; hung", stage_1 + "hung"}),
+              HasSubstr("p2p-cycle error proven group="));
+  // Nothing is on its way to rank 1 that it has to answer: rank 0 left its send out.
+  EXPECT_THAT(judge({repeated(send + recv, 6) + "recv peer=1 n=4 open; hung",
+                     repeated(forward + "send peer=0 n=4; ", 6) + "recv peer=0 n=4 open; hung"}),
+              HasSubstr("error proven culprits=0"));
+}
+
+// What the stages of a pipeline exchange once, before their first micro-batch, is no habit either.
+TEST(Habit, AMessageThatNobodyMissesWasNotLeftOut) {
+  const std::string stage_0 = "send peer=1 n=4; recv peer=1 n=4; ";
+  const std::string stage_1 = "recv peer=0 n=4; send peer=0 n=4; ";
+  const std::string reduce = "all_reduce n=2; ";
+  const Report report = verify(program(
+      {reduce + "send peer=1 n=1; " + stage_0 + reduce + stage_0 + "send peer=1 n=4 open; hung",
+       reduce + "recv peer=0 n=1; " + stage_1 + reduce + stage_1 + "barrier open; hung"}));
+  EXPECT_THAT(summary(report), HasSubstr("deadlock error proven group="));
+  EXPECT_THAT(report.findings.at(0).fix,
+              HasSubstr("either rank 1 comes to barrier a round too early"));
+  // Where rank 0 sends it in each round, rank 1 left it out.
+  const std::string with_1 = "send peer=1 n=1; " + stage_0;
+  EXPECT_THAT(judge({repeated(reduce + with_1, 2) + reduce + "send peer=1 n=1 open; hung",
+                     repeated(reduce + "recv peer=0 n=1; " + stage_1, 2) + reduce +
+                         "all_reduce n=2 open; hung"}),
+              HasSubstr("culprits=1"));
+}
+
 TEST(Habit, AFirstCallOfItsKindMayOpenANewPartOfTheProgram) {
   // Rank 1's barrier is new, but so is the end of the training that rank 0 has not come to.
   const std::string usual = "all_reduce g=image n=4; all_reduce g=image n=4; ";

@@ -244,6 +244,12 @@ std::vector<Cause> check_samples(const Context& context, std::vector<std::string
         "which ranks are replicas: several groups reduce and do not name what they carry, so "
         "samples were not compared between ranks");
   }
+  if (replicas.parts) {
+    unknown.emplace_back(
+        "whether ranks may read the same samples: they began with different parameters, as parts "
+        "of "
+        "one model have, so samples were not compared (watch(..., replicas=group) says otherwise)");
+  }
   if (replicas.own_data) {
     unknown.emplace_back(
         "samples that ranks have in common: they read different data sets, whose indices do not "

@@ -9,6 +9,7 @@
 
 #include <boost/pending/disjoint_sets.hpp>
 
+#include "verify/numbers/replicas.h"
 #include "verify/numbers/value_table.h"
 
 namespace lockstep::verify {
@@ -119,6 +120,23 @@ void divide_by_data(const trace::Run& run, Replicas& replicas) {
                 [&](const auto& pair) { return differ(pair.first, pair.second); });
 }
 
+// Whether ranks of the set began with other values under a name that nobody declared to be the same
+// on them: columns of a layer split by hand, whose ranks must read the same samples. Not where
+// their gradients are the same (are_undeclared_replicas): then only their seeds differed.
+bool hold_parts(const trace::Run& run, const std::vector<std::uint32_t>& set) {
+  std::map<std::uint32_t, std::uint64_t> first;  // hashes by name
+  for (const std::uint32_t r : set) {
+    std::set<std::uint32_t> seen;
+    for (const trace::StateMark& mark : run.ranks[r].states) {
+      if (mark.kind != trace::StateMark::Kind::param || !mark.sharded || !mark.hash) continue;
+      // Marks are in the order of the steps: a rank's first of a name is what it began with.
+      if (!seen.insert(mark.name.value).second) continue;
+      if (first.try_emplace(mark.name.value, *mark.hash).first->second != *mark.hash) return true;
+    }
+  }
+  return false;
+}
+
 // Sets and partners by what the ranks exchange.
 Replicas by_traffic(const Context& context) {
   const Traffic traffic = traffic_of(context.run);
@@ -153,6 +171,12 @@ Replicas by_traffic(const Context& context) {
 
 Replicas find_replicas(const Context& context) {
   Replicas out = by_traffic(context);
+  if (!are_undeclared_replicas(context.run)) {
+    const std::size_t erased = std::erase_if(out.sets, [&](const std::vector<std::uint32_t>& set) {
+      return hold_parts(context.run, set);
+    });
+    out.parts = erased > 0;
+  }
   divide_by_data(context.run, out);
   return out;
 }

@@ -260,6 +260,42 @@ TEST(NoSharding, RanksThatReadDataSetsOfTheirOwn) {
   EXPECT_THAT(two_sets.findings[0].ranks, ElementsAre(trace::Rank(0), trace::Rank(2)));
 }
 
+// Layers split by hand: columns that differ, of one batch. Gradients that are reduced show
+// replicas, which began with other parameters by mistake.
+TEST(NoSharding, RanksThatBeganWithPartsOfAModelMayReadTheSame) {
+  const auto rank = [](int r, const std::string& column, const std::string& gradient) {
+    const auto state = [](int n, const std::string& name, const std::string& kind,
+                          const std::string& hash) {
+      return json_line({{"ev", "state"},
+                        {"n", n},
+                        {"name", name},
+                        {"kind", kind},
+                        {"hash", hash},
+                        {"norm", 1.5},
+                        {"sharded", true}});
+    };
+    std::string out = header_line(r, 2) + world_line(2) + state(0, "norm", "param", "1") +
+                      state(0, "up", "param", column) + state(0, "down", "param", column);
+    for (int n = 0; n < 3; ++n) {
+      out += data_line(static_cast<std::size_t>(n + 1), {2 * n, 2 * n + 1});
+      out += issue_line(n, "world", "all_reduce", {{"in", {{4}}}}) + event_line("complete", n);
+      for (const std::string name : {"norm", "up", "down"}) {
+        std::string line = state(n + 1, name, "grad", name == "norm" ? "1" : gradient);
+        line.insert(line.rfind('}'), R"(,"when":"synced")");
+        out += line;
+      }
+    }
+    return out + end_line("clean");
+  };
+  const Report parts = verify(run_from_text({rank(0, "2", "4"), rank(1, "3", "5")}));
+  EXPECT_EQ(summary(parts), "verdict clean");
+  EXPECT_THAT(parts.unknown, testing::Contains(HasSubstr("as parts of one model have")));
+  EXPECT_THAT(summary(verify(run_from_text({rank(0, "2", "4"), rank(1, "2", "4")}))),
+              HasSubstr("no-sharding"));
+  EXPECT_THAT(summary(verify(run_from_text({rank(0, "2", "4"), rank(1, "3", "4")}))),
+              HasSubstr("no-sharding"));
+}
+
 // As lockstep_watch declares them for hybrid sharding: ranks 0 and 2, and 1 and 3.
 TEST(NoSharding, DeclaredReplicasWhereSeveralGroupsReduce) {
   const auto rank = [](int r, int samples_of) {

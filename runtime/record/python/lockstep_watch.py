@@ -150,9 +150,12 @@ class _Tensors:
         self._dtensor = DTensor
         self._world_size = dist.get_world_size()  # there is no group left when the process ends
         inner = model
+        own: "set[str]" = set()  # parameters that DDP was told to leave alone, such as experts
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             inner = model.module
-            replicas = replicas if replicas is not None else model.process_group
+            if replicas is None:
+                replicas = model.process_group
+                own = set(getattr(model, "parameters_to_ignore", ()))
         self.parameters = parameters_of_model(inner)
         by_prefix = replicas if isinstance(replicas, Mapping) else {"": replicas}
         # By parameter: the ranks that hold what this one holds, and the name for all of them.
@@ -161,7 +164,7 @@ class _Tensors:
         for name in self.parameters:
             prefix = max((p for p in by_prefix if name.startswith(p)), key=len, default=None)
             group = None if prefix is None else by_prefix[prefix]
-            if group is not None:
+            if group is not None and name not in own:
                 self._shared[name] = (dist.get_process_group_ranks(group), name)
         # The largest mesh of the model's DTensors: its dimensions say which ranks hold the same.
         meshes = [p.device_mesh for p in self.parameters.values() if isinstance(p, DTensor)]

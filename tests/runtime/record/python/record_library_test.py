@@ -610,6 +610,12 @@ class Unwatched(Forked):
         part = Subset(Subset(TensorDataset(rows), range(10, 20)), [3, 4])
         self.assertEqual(lockstep_watch._in_whole(part, [1])[1], [14])
 
+    def test_experts_that_ddp_leaves_to_their_ranks(self) -> None:
+        self.assert_found("experts", "param-divergence", 0, ["3.bias"])
+
+    def test_columns_that_are_split_by_hand_and_read_one_batch(self) -> None:
+        self.assert_found("columns", "no-sharding", 1, [])
+
     def test_gradients_that_are_clipped_before_the_first_step(self) -> None:
         self.assert_found("clip", "rank-local-decision", 1, ["clip.norm"])
 

@@ -132,6 +132,45 @@ def outliers():
             optimizer.zero_grad()
 
 
+def experts():
+    """DDP leaves the experts to their ranks; rank 1's router begins with another value after DDP made all equal: step 0."""
+    net = model()
+    torch.manual_seed(1 + RANK)
+    net.add_module("expert", nn.Linear(4, 4))
+    DDP._set_params_and_buffers_to_ignore_for_model(net, ["expert.weight", "expert.bias"])
+    net = DDP(net)
+    if WRONG and RANK == 1:
+        net.module[3].bias.data += 1
+    optimizer = torch.optim.AdamW(net.parameters())
+    for step in range(4):
+        net(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def columns():
+    """Tensor parallelism by hand, of one batch; right: ranks whose layers are whole read their own. Wrong: step 1."""
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x = x.clone()
+            dist.all_reduce(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    torch.manual_seed(0 if WRONG else RANK)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.AdamW(net.parameters())
+    samples = TensorDataset(torch.randn(48, 8, generator=torch.Generator().manual_seed(1)))
+    for (batch,) in DataLoader(samples, 4):
+        Sum.apply(net(batch)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 dist.init_process_group("gloo")
 globals()[sys.argv[1]]()
 dist.destroy_process_group()

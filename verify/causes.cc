@@ -89,7 +89,12 @@ void Causes::fold_deviations() {
     const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
       const bool undecided = k.group == cause.group && k.finding.culprits.empty() &&
                              k.finding.ranks == cause.finding.ranks;
-      return k.can_block && cause.can_block && (k.deviants == cause.deviants || undecided);
+      // A call with several roots hands out different data, by which ranks may size what they issue
+      // next, as broadcast_object_list() does.
+      const bool sized_by_it = k.group == cause.group && k.finding.rule == RuleId::root_mismatch &&
+                               cause.finding.rule == RuleId::size_mismatch;
+      return k.can_block && cause.can_block &&
+             (k.deviants == cause.deviants || undecided || sized_by_it);
     });
     if (first != kept.end()) {
       first->finding.consequences.push_back(std::move(cause.finding));

@@ -58,6 +58,21 @@ TEST(Matching, DifferentRoots) {
               HasSubstr("root-mismatch error proven culprits=1 group=world seq=0"));
 }
 
+// broadcast_object_list(): the size, then as many bytes. Ranks 2 and 3 got theirs from two roots.
+TEST(Matching, SizesThatTwoRootsHandedOutAreNoFaultOfTheirOwn) {
+  const std::string sized_by_0 = "broadcast n=1 root=0; broadcast n=22 root=0 open; hung";
+  const std::string sized_by_1 = "broadcast n=1 root=0; broadcast n=4 root=0 open; hung";
+  EXPECT_EQ(judge({"broadcast n=1 root=0 open; hung", "broadcast n=1 root=1 open; hung", sized_by_0,
+                   sized_by_1}),
+            "root-mismatch error proven culprits=1 group=world seq=0\nverdict findings");
+  // Reduce operations hand out no sizes: two faults.
+  const Report two = verify(program({"all_reduce n=1 redop=sum; broadcast n=22 root=0 open; hung",
+                                     "all_reduce n=1 redop=max; broadcast n=22 root=0 open; hung",
+                                     "all_reduce n=1 redop=sum; broadcast n=22 root=0 open; hung",
+                                     "all_reduce n=1 redop=sum; broadcast n=4 root=0 open; hung"}));
+  EXPECT_EQ(two.findings.size(), 2U) << summary(two);
+}
+
 TEST(Matching, RootsOfSeveralRanksAreToldByRank) {
   const std::string usual = "reduce n=8 root=0; ";
   const Report report = verify(

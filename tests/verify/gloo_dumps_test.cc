@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +96,23 @@ TEST(GlooDumps, WhoIsWaitedForIsSaidWhereNothingShowsThatItNeverComes) {
   expect({"send",
           "verdict inconclusive",
           {"ranks 1, 2 wait", "for rank 0", "in a message (Gloo's dumps hold none)"}});
+}
+
+// Who took the dumps knows that the job had hung. The rank that did not come waits in a send, or
+// sleeps: the dumps look alike.
+TEST(GlooDumps, ARankThatStoppedMayWaitInAMessage) {
+  for (const char* const job : {"send", "asleep"}) {
+    std::vector<std::string> files;
+    for (const char* const rank : {"rank_0", "rank_1", "rank_2"})
+      files.push_back(
+          fmt::format("{}/tests/verify/gloo_dumps/{}/{}", LOCKSTEP_SOURCE_DIR, job, rank));
+    const auto run = trace::load_run(files);
+    ASSERT_TRUE(run);
+    const Report report = verify(*run, {.hung = true});
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
+    EXPECT_THAT(report.findings[0].fix, HasSubstr("in a message (Gloo's dumps hold none)"));
+  }
 }
 
 TEST(GlooDumps, HealthyJobsAreNotAccused) {

@@ -198,6 +198,21 @@ Blame blame_for(const Context& context, const WaitCause& wait, const WaitPoint& 
   return few_wait && !broke_off ? Blame::nobody : Blame::roots;
 }
 
+// What a stop in dumps of a job over Gloo may be instead: those hold no messages, so a rank that
+// waits in one looks as if it had stopped.
+void mention_messages(const Context& context, const WaitCause& wait, Finding& finding) {
+  const bool dumped = context.semantics == CallSemantics::gloo && is_snapshot(context.run);
+  if (finding.rule != RuleId::host_stall || !dumped ||
+      context.where.positions[wait.roots[0]].state != State::hung)
+    return;
+  const bool one = wait.roots.size() == 1;
+  finding.fix = fmt::format(
+      "look at the {} of {}: where {} in a message (Gloo's dumps hold none), look at its other "
+      "side, "
+      "which may be at fault; the ranks that wait are victims",
+      one ? "stack" : "stacks", context.describe_ranks(wait.roots), one ? "it waits" : "they wait");
+}
+
 // Ranks stopped: what they did last, and the first call that they missed.
 Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t missed,
                     const MissedCall& first) {
@@ -267,6 +282,7 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
   if (blame == Blame::either_side) cause.finding.why = kEitherWay;
   if (blame == Blame::roots) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
+  mention_messages(context, wait, cause.finding);
   locate_cause(context, place, first.call, first.seq, cause);
   set_fingerprint(cause.finding,
                   trace::describe(context.run.tables, context.call(first.call).signature));

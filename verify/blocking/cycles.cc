@@ -340,9 +340,8 @@ std::string advice_of_one_collective(const Context& context,
   }
   if (!alone) return "";
   return fmt::format(
-      "make as many steps and micro-batches on every rank: either {} comes to {} a round too "
-      "early, "
-      "or the others make one too many",
+      "either {} comes to {} too early, before its side of a message, or the others post one too "
+      "many: make as many steps and micro-batches on every rank",
       context.describe_ranks({*alone}), context.describe_call(waiting_call(context, *alone)));
 }
 

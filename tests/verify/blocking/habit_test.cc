@@ -79,8 +79,7 @@ TEST(Habit, AMessageThatNobodyMissesWasNotLeftOut) {
       {reduce + "send peer=1 n=1; " + stage_0 + reduce + stage_0 + "send peer=1 n=4 open; hung",
        reduce + "recv peer=0 n=1; " + stage_1 + reduce + stage_1 + "barrier open; hung"}));
   EXPECT_THAT(summary(report), HasSubstr("deadlock error proven group="));
-  EXPECT_THAT(report.findings.at(0).fix,
-              HasSubstr("either rank 1 comes to barrier a round too early"));
+  EXPECT_THAT(report.findings.at(0).fix, HasSubstr("either rank 1 comes to barrier too early"));
   // Where rank 0 sends it in each round, rank 1 left it out.
   const std::string with_1 = "send peer=1 n=1; " + stage_0;
   EXPECT_THAT(judge({repeated(reduce + with_1, 2) + reduce + "send peer=1 n=1 open; hung",

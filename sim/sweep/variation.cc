@@ -112,7 +112,7 @@ Result<Axis> parse_axis(const std::string& text) {
                  {},
                  "write train.batch_size=8,16 or ranks=2..16*2"};
   // A bounded key bounds the depth of the walk through the document.
-  if (equals > kLongestKey || to_utf8(text.substr(0, equals)) != text.substr(0, equals))
+  if (equals > kLongestKey || !is_utf8(text.substr(0, equals)))
     return Error{fmt::format("a key is UTF-8 text of at most {} bytes", kLongestKey),
                  {},
                  "`lockstep scenario --schema` has all keys"};

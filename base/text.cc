@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include <boost/locale/utf.hpp>
+
 #include "base/quantities.h"
 
 namespace lockstep {
@@ -119,29 +121,11 @@ namespace {
 
 // The length of the valid UTF-8 sequence at the start of `bytes`, or 0.
 std::size_t sequence_length(std::string_view bytes) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  const unsigned char lead = byte(0);
-  // Table 3-7 of the Unicode standard: C0, C1 and F5 and above never begin a sequence.
-  std::size_t length = 0;
-  std::uint32_t code = 0;
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0)
-    length = 2, code = lead & 0x1FU;
-  else if (lead >= 0xE0 && lead < 0xF0)
-    length = 3, code = lead & 0x0FU;
-  else if (lead >= 0xF0 && lead < 0xF5)
-    length = 4, code = lead & 0x07U;
-  else
-    return 0;
-  if (bytes.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-    code = (code << 6U) | (byte(i) & 0x3FU);
-  }
-  // Overlong forms, surrogates and values beyond Unicode are invalid UTF-8.
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool surrogate = code >= 0xD800 && code < 0xE000;
-  return overlong || surrogate || code > 0x10FFFF ? 0 : length;
+  namespace utf = boost::locale::utf;
+  const char* end = bytes.data();
+  const utf::code_point code = utf::utf_traits<char>::decode(end, bytes.data() + bytes.size());
+  if (code == utf::illegal || code == utf::incomplete) return 0;
+  return static_cast<std::size_t>(end - bytes.data());
 }
 
 bool is_control(std::string_view sequence) {
@@ -152,6 +136,15 @@ bool is_control(std::string_view sequence) {
 }
 
 }  // namespace
+
+bool is_utf8(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t length = sequence_length(bytes);
+    if (length == 0) return false;
+    bytes.remove_prefix(length);
+  }
+  return true;
+}
 
 std::string to_utf8(std::string_view bytes) {
   std::string out;

@@ -68,6 +68,8 @@ std::string printable(std::string_view bytes);
 // where a line ends in punctuation, otherwise by "; ". Empty lines are left out.
 std::string one_line(std::string_view text);
 
+bool is_utf8(std::string_view bytes);
+
 // `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.
 std::string to_utf8(std::string_view bytes);
 

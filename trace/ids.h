@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <string>
+#include <type_traits>
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace lockstep {
 
@@ -39,6 +42,10 @@ struct std::hash<lockstep::StrongId<Tag, Rep>> {
 //   strings[a];                             // "world"; references stay valid
 //
 // Id 0 is the default-constructed value ("not recorded"), which is always present.
+//
+// Strings are text: what is not UTF-8 gets U+FFFD for each wrong byte, and two strings that then
+// are equal are one. Files may hold any bytes where a name should be, and reports and other formats
+// may not.
 
 namespace lockstep {
 
@@ -57,6 +64,9 @@ class Interner {
     std::uint32_t& recent = recent_[Hash{}(value) % recent_.size()];
     if (recent < values_.size() && values_[recent] == value) return Id(recent);
     if (auto found = index_.find(value); found != index_.end()) return Id(recent = found->second);
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (!is_utf8(value)) return intern(to_utf8(value));
+    }
     LOCKSTEP_CHECK(values_.size() < UINT32_MAX, "too many distinct values in one run");
     recent = static_cast<std::uint32_t>(values_.size());
     values_.push_back(value);

@@ -136,7 +136,7 @@ Result<Vocabulary> Vocabulary::parse(std::string text, const std::string& file) 
     if (piece.ends_with('\r')) piece.remove_suffix(1);
     const std::size_t line = out.pieces_.size() + 1;
     if (piece.empty()) return bad("an empty line where a piece was expected", line);
-    if (to_utf8(piece) != piece) return bad("this line is not UTF-8", line);
+    if (!is_utf8(piece)) return bad("this line is not UTF-8", line);
     const auto id = static_cast<TokenId>(out.pieces_.size());
     const auto [first, is_new] = out.starting_.emplace(piece, id);
     if (!is_new) {

@@ -127,6 +127,13 @@ TEST(ToUtf8, ReplacesOnlyWhatIsNoText) {
   EXPECT_EQ(to_utf8(""), "");
 }
 
+TEST(IsUtf8, TellsTextFromOtherBytes) {
+  EXPECT_TRUE(is_utf8("a\x1b é 漢 😀\n"));
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_FALSE(is_utf8("a\xc3"));
+  EXPECT_FALSE(is_utf8("\xed\xa0\x80"));
+}
+
 TEST(Wrap, BreaksAtBlanksAndIndentsWhatFollows) {
   EXPECT_EQ(wrap("", 10), "");
   EXPECT_EQ(wrap("one two three", 20), "one two three");

@@ -1,7 +1,11 @@
 #include "tests/support/trace_dump.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <iomanip>
 #include <sstream>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -20,11 +24,16 @@ class Dumper {
          << " program=" << trace_.program << " pid=" << trace_.pid << " dropped=" << trace_.dropped
          << " semantics=" << static_cast<int>(trace_.semantics)
          << " end=" << static_cast<int>(trace_.end) << " damaged=" << trace_.damaged_count << "\n";
+    // The order of those that were not recorded as they were created means nothing.
+    std::vector<std::string> groups;
     for (const auto& group : trace_.groups) {
-      out_ << "group " << tables_.str(group.group) << " (" << tables_.str(group.desc) << "):";
-      for (const trace::Rank rank : group.ranks) out_ << " " << rank.value;
-      out_ << "\n";
+      std::string& line = groups.emplace_back();
+      line = "group " + tables_.str(group.group) + " (" + tables_.str(group.desc) + "):";
+      for (const trace::Rank rank : group.ranks) line += " " + std::to_string(rank.value);
     }
+    const std::size_t ordered = std::min<std::size_t>(trace_.created_in_order, groups.size());
+    std::sort(groups.begin() + static_cast<std::ptrdiff_t>(ordered), groups.end());
+    for (const std::string& line : groups) out_ << line << "\n";
     if (with_seq_) {
       for (const auto& [group, seq] : trace_.first_seq) {
         out_ << "first seq of " << tables_.str(group) << ": " << seq << "\n";

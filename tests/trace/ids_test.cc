@@ -24,6 +24,15 @@ TEST(Interner, IdZeroIsTheEmptyValue) {
   EXPECT_EQ(words[WordId{}], "");
 }
 
+TEST(Interner, StringsAreUtf8) {
+  Interner<std::string, WordId> words;
+  const WordId broken = words.intern("a\xebk");
+  EXPECT_EQ(words[broken], "a\uFFFDk");
+  EXPECT_EQ(words.intern("a\xebk"), broken);
+  EXPECT_EQ(words.intern("a\uFFFDk"), broken);
+  EXPECT_NE(words.intern("a\u00ebk"), broken);
+}
+
 TEST(Interner, ReferencesOutliveGrowthAndMoves) {
   Interner<std::string, WordId> words;
   const WordId first = words.intern("first");

@@ -215,8 +215,9 @@ bool is_chakra_metadata(std::string_view message, std::vector<ChakraGroup>* grou
     Attribute attribute;
     if (field == kAttribute) {
       if (!parse_attribute(content, attribute) || attribute.name.empty()) return false;
-      if (!is_text(attribute.name)) return false;
-      if (groups != nullptr && attribute.name.starts_with(kChakraGroup))
+      const bool group = attribute.name.starts_with(kChakraGroup);  // with any name
+      if (!group && !is_text(attribute.name)) return false;
+      if (group && groups != nullptr)
         groups->push_back(
             {std::string(attribute.name.substr(kChakraGroup.size())), std::move(attribute.list)});
     }

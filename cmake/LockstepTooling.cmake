@@ -2,7 +2,8 @@
 #
 # - ccache compiles through the cache when it is installed (LOCKSTEP_CCACHE=OFF: not).
 # - mold, else lld, links when installed (LOCKSTEP_FAST_LINKER=OFF: the default linker).
-# - LOCKSTEP_SANITIZE=address (ASan + UBSan) or thread (TSan) instruments all of our code.
+# - LOCKSTEP_SANITIZE=address (ASan + UBSan), thread (TSan) or fuzzer (ASan, UBSan and what libFuzzer
+#   follows; needs clang) instruments all of our code.
 #
 # Include it after project() and before the first target: it sets directory-wide options.
 
@@ -10,8 +11,9 @@ include_guard(GLOBAL)
 
 option(LOCKSTEP_CCACHE "Compile through ccache when it is installed" ON)
 option(LOCKSTEP_FAST_LINKER "Link with mold or lld when one is installed" ON)
-set(LOCKSTEP_SANITIZE "" CACHE STRING "Instrument the build: address (ASan + UBSan) or thread (TSan)")
-set_property(CACHE LOCKSTEP_SANITIZE PROPERTY STRINGS "" address thread)
+set(LOCKSTEP_SANITIZE "" CACHE STRING
+    "Instrument the build: address (ASan + UBSan), thread (TSan) or fuzzer (libFuzzer, ASan + UBSan)")
+set_property(CACHE LOCKSTEP_SANITIZE PROPERTY STRINGS "" address thread fuzzer)
 
 # A launcher that the user chose (CMAKE_CXX_COMPILER_LAUNCHER) stays.
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -44,9 +46,16 @@ if(LOCKSTEP_SANITIZE)
     set(_lockstep_sanitizers address,undefined)
   elseif(LOCKSTEP_SANITIZE STREQUAL "thread")
     set(_lockstep_sanitizers thread)
+  elseif(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+      message(FATAL_ERROR "LOCKSTEP_SANITIZE=fuzzer needs clang: -DCMAKE_CXX_COMPILER=clang++")
+    endif()
+    # Programs that libFuzzer's main() runs add it when they link (tests/fuzz).
+    add_compile_options(-fsanitize=fuzzer-no-link)
+    set(_lockstep_sanitizers address,undefined)
   else()
     message(FATAL_ERROR
-      "LOCKSTEP_SANITIZE is '${LOCKSTEP_SANITIZE}'; it may be empty, 'address' or 'thread'.")
+      "LOCKSTEP_SANITIZE is '${LOCKSTEP_SANITIZE}'; it may be empty, 'address', 'thread' or 'fuzzer'.")
   endif()
   # The first finding ends the program, so that a test cannot pass over it.
   add_compile_options(-fsanitize=${_lockstep_sanitizers} -fno-sanitize-recover=all

@@ -208,8 +208,7 @@ void mention_messages(const Context& context, const WaitCause& wait, Finding& fi
   const bool one = wait.roots.size() == 1;
   finding.fix = fmt::format(
       "look at the {} of {}: where {} in a message (Gloo's dumps hold none), look at its other "
-      "side, "
-      "which may be at fault; the ranks that wait are victims",
+      "side, which may be at fault; the ranks that wait are victims",
       one ? "stack" : "stacks", context.describe_ranks(wait.roots), one ? "it waits" : "they wait");
 }
 

@@ -247,8 +247,8 @@ std::vector<Cause> check_samples(const Context& context, std::vector<std::string
   if (replicas.parts) {
     unknown.emplace_back(
         "whether ranks may read the same samples: they began with different parameters, as parts "
-        "of "
-        "one model have, so samples were not compared (watch(..., replicas=group) says otherwise)");
+        "of one model have, so samples were not compared (watch(..., replicas=group) says "
+        "otherwise)");
   }
   if (replicas.own_data) {
     unknown.emplace_back(

@@ -270,8 +270,8 @@ class Model {
 
   double tree_correction(NcclProtocol p) const {
     // The table starts at 64 B = 2^6; NCCL ignores its last entry and sizes outside of it.
-    const int power = std::ilogb(bytes_) - 6;
-    return bytes_ > 0 && power >= 0 && power < 23
+    const int power = bytes_ >= 1 ? std::ilogb(bytes_) - 6 : -1;
+    return power >= 0 && power < 23
                ? nccl_constants::kTreeCorrection[at(p)][static_cast<std::size_t>(power)]
                : 1;
   }

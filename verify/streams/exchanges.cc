@@ -306,8 +306,9 @@ class Search {
     using Reason = UnevenExchange::Reason;
     const std::uint32_t one = *common.begin(), other = *common.rbegin();
     const auto told = [&](std::uint32_t odd, Reason reason) -> std::optional<UnevenExchange> {
-      if (may_be_by_the_end(round, odd)) return std::nullopt;
-      return exchange(found[0], odd, round, reason);
+      UnevenExchange out = exchange(found[0], odd, round, reason);
+      if (may_be_by_the_end(round, odd, out.partner)) return std::nullopt;
+      return out;
     };
     if (one == other) return told(one, Reason::all_pairs);
     if (const auto odd = out_of_proportion(one, other, round))
@@ -349,15 +350,17 @@ class Search {
     return exchange(uneven[0], odd, round, UnevenExchange::Reason::newest);
   }
 
-  // Whether the collective that ends the round may be what is wrong, and not the messages of a rank
-  // that has not come to it: others have not either, and left it out together, or of two ranks the
-  // other one issued it too early. The rank then posted messages of the next round.
-  bool may_be_by_the_end(Round round, std::uint32_t rank) const {
-    if (!of_at(rank).is_in(round)) return false;
+  // Whether the collective that ends the round may be what is wrong, and not the messages, where
+  // one of the two has not come to it: of two ranks, the other one may have issued it too early;
+  // and `odd` may have left it out together with others, or come to messages of the next round
+  // where only one rank says that the round is over.
+  bool may_be_by_the_end(Round round, std::uint32_t odd, std::uint32_t partner) const {
+    const bool odd_is_in = of_at(odd).is_in(round);
+    if (!odd_is_in && !of_at(partner).is_in(round)) return false;
     std::size_t in_it = 0, ended = 0;
     for (const auto& [r, of] : of_)
       if (!of.sides.empty()) ++(of.is_in(round) ? in_it : ended);
-    return in_it > 1 || ended < 2;
+    return in_it + ended < 3 || (odd_is_in && (in_it > 1 || ended < 2));
   }
 
   // Whether the rank that posted fewer of these messages in the whole program ended cleanly.

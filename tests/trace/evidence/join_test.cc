@@ -148,7 +148,8 @@ TEST_F(JoinTest, WhatRanksReadExplainsNoEnd) {
   dir_.write("rank_1.log", kOom);
   const trace::Run run = load();
   EXPECT_EQ(judged(run), "findings\nrank-exception by 1\nno-sharding by");
-  for (const verify::Evidence& evidence : verify::verify(run).findings.back().evidence)
+  const verify::Report report = verify::verify(run);
+  for (const verify::Evidence& evidence : report.findings.back().evidence)
     EXPECT_THAT(evidence.text, Not(HasSubstr("out of memory")));
 }
 

@@ -195,6 +195,8 @@ TimelineRank timeline_of(const trace::RankTrace& trace, const trace::Tables& tab
     read_event(event, times[e], calls);
     if (event.kind != trace::EventKind::span) continue;
     const trace::SpanMark& span = trace.spans[event.index];
+    // A simulation keeps that a remedy stood in; what that took is part of the step's other work.
+    if (span.duration == 0 && tables.str(span.name).starts_with(trace::kRemedySpan)) continue;
     const TimelineSlice slice = slice_of(span, event.index, times[e], shortest);
     if (span.stream.value == 0)
       on_host.push_back(slice);

@@ -422,13 +422,27 @@ std::ptrdiff_t count_posted(const Context& context, const trace::RankTrace& trac
                        });
 }
 
+// Whether never as much came back from a peer as was sent to it, in a rank's first calls.
+bool is_first_round(const Context& context, const trace::RankTrace& trace, std::size_t end,
+                    trace::Rank peer) {
+  std::ptrdiff_t more_sent = 0;
+  for (std::size_t c = 0; c < end; ++c) {
+    if (trace.calls[c].peer != peer) continue;
+    const trace::Op op = context.run.tables.op(trace.calls[c]);
+    if (op == trace::Op::send) ++more_sent;
+    if (op == trace::Op::recv && --more_sent <= 0) return false;
+  }
+  return more_sent > 0;
+}
+
 // Whether the message that a rank's past predicts is none that it left out:
 //
 //   - nobody misses it: its peer posted no more of the other side than the rank has. So it belongs
 //     to earlier rounds alone, as the shapes that stages of a pipeline exchange before their first
 //     micro-batch.
-//   - in place of a send to a stage came a receive from it, while more was sent there than came
-//     back: after its last micro-batch a stage only receives gradients.
+//   - in place of a send to a stage came a receive from it, in a first round in which more was sent
+//     there than came back: after its last micro-batch a stage only receives gradients, and its
+//     past does not hold the end of a round yet.
 bool is_no_omission(const Context& context, const Break& broke) {
   const trace::RankTrace& trace = context.run.ranks[broke.rank];
   const trace::Call& usual = trace.calls[broke.usual];
@@ -443,9 +457,7 @@ bool is_no_omission(const Context& context, const Break& broke) {
   if (theirs <= count_posted(context, trace, broke.call, message.op, usual.peer, &message))
     return true;
   return message.op == trace::Op::send && context.run.tables.op(call) == trace::Op::recv &&
-         call.peer == usual.peer &&
-         count_posted(context, trace, broke.call, trace::Op::send, usual.peer, &message) >
-             count_posted(context, trace, broke.call, trace::Op::recv, usual.peer, &message);
+         call.peer == usual.peer && is_first_round(context, trace, broke.call, usual.peer);
 }
 
 // Looks for an omission, from strong evidence to weak.

@@ -324,7 +324,7 @@ class Search {
   // its other peers, too.
   std::optional<UnevenExchange> in_newest_round() const {
     std::vector<Channel> uneven, even;
-    Round round = 0;
+    std::set<Round> rounds;  // of the uneven ones
     each_channel_of_all([&](const Exchanges& of, const Exchanges& others, auto channel_in) {
       const Round newest = std::min(of.end, others.end);
       const Channel c = channel_in(newest);
@@ -332,10 +332,11 @@ class Search {
         if (c.sent > 0) even.push_back(c);
       } else {
         uneven.push_back(c);
-        round = newest;
+        rounds.insert(newest);
       }
     });
-    if (uneven.size() < 2) return std::nullopt;
+    if (uneven.size() < 2 || rounds.size() > 1) return std::nullopt;
+    const Round round = *rounds.begin();
     const auto with_more = [](const Channel& c) {
       return c.sent > c.received ? c.sender : c.receiver;
     };

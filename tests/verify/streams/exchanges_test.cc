@@ -178,6 +178,17 @@ TEST(Exchanges, WithoutCollectivesTheRankWithMoreThanItsPeersIsOdd) {
               Not(HasSubstr("culprits=2 ")));
 }
 
+// Rank 1 has more than rank 0 in one round, and more than rank 2 in the next one.
+TEST(Exchanges, WhatIsMoreInDifferentRoundsSinglesOutNobody) {
+  const std::string start = "backend nccl; all_reduce n=1; ", next = "all_reduce n=1 open; ";
+  EXPECT_THAT(judge({start + "recv peer=3 n=4; hung",
+                     start + "send peer=0 n=4 open; recv peer=2 n=4; " + next +
+                         "send peer=2 n=4 open; hung",
+                     start + "send peer=1 n=4; " + next + "send peer=3 n=4 open; hung",
+                     start + "send peer=0 n=4; " + next + "recv peer=2 n=4 open; hung"}),
+              Not(HasSubstr("p2p-unmatched error observed culprits=1 ")));
+}
+
 // Each rank posts its receive for the next round before the round ends: messages cross the
 // collective on purpose. Rank 1 then stops.
 TEST(Exchanges, MessagesThatCrossACollectiveOnPurposeAccuseNobody) {

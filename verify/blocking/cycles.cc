@@ -406,10 +406,10 @@ struct Omission {
   bool most_broke = false;                      // … and most ranks are on the unusual side
 };
 
-// The messages of one operation with a peer among a rank's first calls; `like`: those alone that
-// carry as much.
+// The messages of one operation with a peer among a rank's first calls, of those that carry as much
+// as `like`.
 std::ptrdiff_t count_posted(const Context& context, const trace::RankTrace& trace, std::size_t end,
-                            trace::Op op, trace::Rank peer, const trace::Signature* like) {
+                            trace::Op op, trace::Rank peer, const trace::Signature& like) {
   const trace::Tables& tables = context.run.tables;
   const auto elements = [](const trace::Signature& s) {
     return std::max(s.in_elements, s.out_elements);  // a send has the one, a receive the other
@@ -417,8 +417,7 @@ std::ptrdiff_t count_posted(const Context& context, const trace::RankTrace& trac
   return std::count_if(trace.calls.begin(), trace.calls.begin() + static_cast<std::ptrdiff_t>(end),
                        [&](const trace::Call& c) {
                          const trace::Signature& s = tables.signatures[c.signature];
-                         return c.peer == peer && s.op == op &&
-                                (like == nullptr || elements(s) == elements(*like));
+                         return c.peer == peer && s.op == op && elements(s) == elements(like);
                        });
 }
 
@@ -452,9 +451,9 @@ bool is_no_omission(const Context& context, const Break& broke) {
   const trace::RankTrace* const peer = context.run.find(usual.peer);
   if (peer == nullptr || (message.op != trace::Op::send && message.op != trace::Op::recv))
     return false;
-  const std::ptrdiff_t theirs = count_posted(context, *peer, peer->calls.size(),
-                                             other_side(message.op), trace.rank, &message);
-  if (theirs <= count_posted(context, trace, broke.call, message.op, usual.peer, &message))
+  const std::ptrdiff_t theirs =
+      count_posted(context, *peer, peer->calls.size(), other_side(message.op), trace.rank, message);
+  if (theirs <= count_posted(context, trace, broke.call, message.op, usual.peer, message))
     return true;
   return message.op == trace::Op::send && context.run.tables.op(call) == trace::Op::recv &&
          call.peer == usual.peer && is_first_round(context, trace, broke.call, usual.peer);

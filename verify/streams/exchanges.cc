@@ -55,6 +55,7 @@ struct Exchanges {
 
   bool knows(Round round) const { return round >= first && round < end; }
   bool is_in(Round round) const { return !sides.empty() && round == end; }
+  bool tells_of(Round round) const { return knows(round) || is_in(round); }
   std::uint32_t end_of(Round round) const { return knows(round) ? ends[round - first] : kNoCall; }
   std::uint32_t count(const SideKey& key, Round round) const {
     const auto found = sides.find(key);
@@ -236,10 +237,8 @@ class Search {
 
   static Comparison compare_in(Round round, const Exchanges& of, std::uint32_t own,
                                const Exchanges& others, std::uint32_t theirs) {
-    const bool own_ended = of.knows(round), theirs_ended = others.knows(round);
-    if (!(own_ended || of.is_in(round)) || !(theirs_ended || others.is_in(round)))
-      return Comparison::unknown;
-    return compare(own, own_ended, theirs, theirs_ended);
+    if (!of.tells_of(round) || !others.tells_of(round)) return Comparison::unknown;
+    return compare(own, of.knows(round), theirs, others.knows(round));
   }
 
   // The first round that two ranks count differently, whatever they still post. Visits what was
@@ -327,6 +326,7 @@ class Search {
     std::set<Round> rounds;  // of the uneven ones
     each_channel_of_all([&](const Exchanges& of, const Exchanges& others, auto channel_in) {
       const Round newest = std::min(of.end, others.end);
+      if (!of.tells_of(newest) || !others.tells_of(newest)) return;
       const Channel c = channel_in(newest);
       if (c.sent == c.received) {
         if (c.sent > 0) even.push_back(c);

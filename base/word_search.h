@@ -25,7 +25,7 @@ class WordSearch {
 
  private:
   static constexpr std::size_t kPairs = 4096;
-  // Of two bytes; a few others share their place, which costs time alone.
+  // The place of a pair of bytes; a few pairs share one, which costs time alone.
   static std::size_t place_of(char a, char b) {
     const auto high = static_cast<unsigned char>(a);
     const auto low = static_cast<unsigned char>(b);

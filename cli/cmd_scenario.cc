@@ -84,7 +84,7 @@ reports::ExitStatus check(const std::vector<std::string>& files, const StandardI
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
-    // Of a study the combinations, too.
+    // A study's combinations are checked, too.
     const auto study = scenario ? runtime::load_study(file) : scenario.error();
     if (!study)
       status = input.fail(study.error());

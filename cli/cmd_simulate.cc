@@ -1,4 +1,4 @@
-// lockstep simulate WHAT: predicts how long things take, on machines that are not at hand.
+// lockstep simulate WHAT: predicts how long things take, on machines that you do not have.
 #include "cli/cmd_simulate.h"
 
 #include <filesystem>

@@ -145,7 +145,7 @@ int run_program(int argc, const char* const* argv) {
   try {
     constexpr auto kFailed = static_cast<int>(reports::ExitStatus::own_failure);
     const int status = run(argc, argv);
-    const Status printed = reports::write_stdout("");  // fails where the disk is full, and the like
+    const Status printed = reports::write_stdout("");  // fails where the disk is full, for example
     if (printed || status == kFailed) return status;   // what failed has said why
     return static_cast<int>(reports::fail(printed.error(), reports::ExitStatus::own_failure));
   } catch (const std::bad_alloc&) {

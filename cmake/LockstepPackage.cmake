@@ -63,7 +63,7 @@ set(CPACK_PACKAGE_DESCRIPTION
   "Finds why a distributed training job hangs, dies or computes the wrong thing:
 reads the traces of its ranks (PyTorch's Flight Recorder, profiles, NCCL's logs,
 its own), proves deadlocks, names rank, call and parameter, and predicts time and
-memory on machines that are not at hand. Training jobs of its own need
+memory on machines that you do not have. Training jobs of its own need
 lockstep-worker, which is built from source with LibTorch.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

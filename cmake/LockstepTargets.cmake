@@ -15,7 +15,7 @@ include_guard(GLOBAL)
 
 # Set by the presets that CI builds from nothing. Half of a file's compilation goes into headers: several
 # files are compiled as one, libraries and tests with a precompiled header each; optimising what runs once
-# takes the rest of a test's. It is the slower way for who edits one file and builds again. `core` goes
+# takes the rest of a test's. It is slower for somebody who edits one file and builds again. `core` goes
 # without: clang-tidy reads its commands, each file must compile by itself, and the tests are optimised
 # and warned about like the rest.
 option(LOCKSTEP_QUICK_BUILD
@@ -60,7 +60,7 @@ function(lockstep_several_files_as_one target)
   endif()
 endfunction()
 
-# The .cc files of folders, but for some; both relative to the folder of the CMakeLists.txt.
+# The .cc files of folders, except some; both relative to the folder of the CMakeLists.txt.
 function(lockstep_sources out folders except)
   set(sources "")
   foreach(folder IN LISTS folders)
@@ -134,7 +134,7 @@ function(lockstep_cache_with_precompiled_header target)
   endif()
 endfunction()
 
-# FOLDERS: every .cc file of these folders (not of folders in them) but for those of EXCEPT. SOURCES:
+# FOLDERS: every .cc file of these folders (not of folders in them) except those of EXCEPT. SOURCES:
 # others, such as generated ones. RAW_BYTES: it goes through the bytes of files by pointers; TYPED_BYTES:
 # its files that lay types over such bytes; only the sanitizers ask. RUNS_ONCE: it takes no time that anybody notices; the sanitizers and LOCKSTEP_QUICK_BUILD optimise
 # it less, which saves a third of its compilation. FILE_BY_FILE: a library that strange programs load
@@ -249,7 +249,7 @@ endfunction()
 # Writes ${CMAKE_CURRENT_BINARY_DIR}/<function>.cc, which defines FUNCTION as HEADER declares it:
 #   std::span<const EmbeddedFile> texts();   with FILES
 #   std::string_view text();                 with FILE, a single one
-# Files are relative to the folder of the CMakeLists.txt. A change of a file configures anew.
+# Files are relative to the folder of the CMakeLists.txt. A change of a file configures again.
 function(lockstep_embed)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "FUNCTION;HEADER;FILE" "FILES")
   string(REGEX MATCH "^(.*)::([^:]*)$" matched ${arg_FUNCTION})

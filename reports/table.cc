@@ -48,7 +48,7 @@ std::size_t narrowest(std::string_view cell) {
   return widest;
 }
 
-// Of columns that stand side by side.
+// The width of columns that stand side by side.
 std::size_t together(const std::vector<std::size_t>& widths) {
   return std::accumulate(widths.begin(), widths.end(), kBetween.size() * (widths.size() - 1));
 }

@@ -59,7 +59,7 @@ class Table {
   void add(std::vector<std::string> cells, RowLook look = {});
   bool empty() const { return rows_.empty(); }
 
-  // Of its text, indent aside, as long as nothing is shortened.
+  // The text's width without an indent, as long as nothing is shortened.
   std::size_t width() const;
 
   // Lines, columns two blanks apart, each line preceded by `indent` blanks; the first one has the

@@ -134,7 +134,7 @@ class Linker {
     for (std::int32_t r = 0; r < world_size_; ++r) missing.emplace(r);
     for (const RankTrace* trace : traces_) missing.erase(trace->rank);
     for (const RankTrace* trace : others_) missing.erase(trace->rank);
-    // Of all communicators together: a log may name many huge ones.
+    // The bound is on all communicators together: a log may name many huge ones.
     std::size_t left = kMaxMembersAdded;
     for (auto& [group, comm] : comms_)
       if (!comm.contradicted && !comm.is_whole()) fill_gaps(comm, missing, left);

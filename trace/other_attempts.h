@@ -17,7 +17,7 @@ struct OtherAttempt {
 // The ranks whose dumps cannot be of one job with those of most: one rank completed a call of a
 // group minutes before another one issued that call or an earlier one, and an all-reduce,
 // all-gather, reduce-scatter or barrier cannot complete before all members issued it. A clock that
-// is minutes wrong looks the same. Of two equal sides the older one is taken for the leftover. Only
+// is minutes wrong looks the same. If the sides are equal, the older one is the leftover. Only
 // for snapshots (their times are those of the day); nothing where no call shows it.
 // O(memberships + events of the ranks).
 std::optional<OtherAttempt> find_other_attempt(const Run& run);

@@ -57,7 +57,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
 constexpr std::string_view kAttempt = "attempt_";  // torchrun's folder of one attempt
 
 // Adds the files of the folders below, `levels` deep. Links to folders are not followed, and
-// folders that cannot be read are skipped. Of torchrun's attempts only the last counts.
+// folders that cannot be read are skipped. Only the last of torchrun's attempts counts.
 void add_files_below(const fs::path& folder, int levels, std::vector<std::string>& out) {
   if (levels == 0) return;
   for (const fs::path& inner : folders_in(folder)) {

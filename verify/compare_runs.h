@@ -54,7 +54,7 @@ struct Comparison {
 // compared.
 //
 // Where ranks of a run differ, the value of its lowest rank counts (verify() judges such a
-// difference). Of sharded tensors all ranks' parts count.
+// difference). All ranks' parts of a sharded tensor count.
 // O(marks log marks).
 Comparison compare_runs(const trace::Run& a, const trace::Run& b,
                         std::optional<double> tolerance = {});

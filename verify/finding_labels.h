@@ -10,7 +10,7 @@
 namespace lockstep::verify {
 
 // Sets Finding::group_label and Finding::number, and those of consequences; evidence that is equal
-// but for the step gets it into its text. O(groups · log), plus the members of groups whose
+// except for the step gets it into its text. O(groups · log), plus the members of groups whose
 // description other groups have, too, and O(evidence · log).
 void label_findings(const Context& context, std::vector<Finding>& findings);
 

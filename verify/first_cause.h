@@ -1,10 +1,10 @@
-// Of a job of which logs alone are left: the report that most likely explains the others.
+// For a job that left only logs: the report that most likely explains the others.
 //
 // Most lines about a failed job are consequences: watchdogs give up, connections close, launchers
 // end the rest. So notes are ranked by what they can be: a defective GPU, then memory, crashes and
 // exceptions, then a signal from outside, then what NCCL warns of; and only then those that follow
-// from another rank's end, which still tell whom they waited for. Of equal notes the first in its
-// file counts.
+// from another rank's end, which still tell whom they waited for. Among equal notes, the first in
+// its file counts.
 #pragma once
 
 #include <string>

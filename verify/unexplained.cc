@@ -63,7 +63,7 @@ std::optional<Finding> unexplained_hang(const Context& context, OpenQuestions& q
   std::vector<std::uint32_t> hung;
   for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
     const Position& p = context.where.positions[r];
-    // Of a rank that only told its counters, nothing shows that it hangs.
+    // If only a rank's counters were recorded, nothing shows that it hangs.
     const trace::RankTrace& trace = context.run.ranks[r];
     if (trace.calls.empty() && !trace.progress.empty()) continue;
     if (p.state == Position::State::hung && p.waiting_in() == kNoCall) hung.push_back(r);

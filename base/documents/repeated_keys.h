@@ -1,4 +1,4 @@
-// JSON lets an object have a key twice, and its readers take the last one in silence.
+// JSON lets an object have a key twice, and its readers silently take the last one.
 #pragma once
 
 #include <optional>

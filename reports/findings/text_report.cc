@@ -57,8 +57,8 @@ class TextReportWriter {
     std::size_t shown = 0;
     std::size_t left_out = 0;
     for (const verify::Finding& finding : report_.findings) {
-      // Notes are short and always shown. Of the other findings, which are sorted, worst first, the
-      // first ones are shown in full.
+      // Notes are short and always shown. The other findings are sorted, worst first, and the first
+      // ones are shown in full.
       if (!is_about_calls(finding)) {
         note(finding);
       } else if (shown < options_.max_findings) {

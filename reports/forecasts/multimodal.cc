@@ -137,7 +137,7 @@ std::string places_text(const MultimodalForecast& f, std::size_t width) {
   Table table(columns({"place"}, {"GPUs", "layers", "micro-batch", "busy", "encodes", "memory"}));
   for (std::size_t p = 0; p < std::min(f.places.size(), kMaxStagesShown); ++p) {
     const sim::PlaceFigures& place = f.places[p];
-    // Of the LLM: a stage of an encoder alone has none.
+    // The LLM's layers: a stage of an encoder alone has none.
     table.add({place.name, std::to_string(place.gpus),
                place.layers == 0 ? "-" : number_text(place.layers),
                duration_text(place.micro_batch), percent(place.busy), percent(place.encoding),

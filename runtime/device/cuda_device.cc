@@ -30,7 +30,7 @@ using fingerprinting::KernelSums;
 
 constexpr std::int64_t kBatch = 4096;  // tensors: 0.4 MB of results, and one copy of them
 
-// The calls of CUDA's driver that LibTorch has no door to.
+// The functions of CUDA's driver for which LibTorch has no wrapper.
 struct Driver {
   decltype(&::cuGetErrorString) error_text = nullptr;
   decltype(&::cuDeviceGet) device = nullptr;

@@ -107,7 +107,7 @@ Status SweepRun::start(Job job) {
   job.ranks = scenario->ranks;
   const DeriveRanksOptions options{options_.worker, starting_->path(), options_.on_meta,
                                    LoneRanks::Costs::counts, true};
-  // Of a large job a worker is asked who draws alike.
+  // In a large job a worker is asked which ranks draw alike.
   Result<RanksToDerive> ranks =
       book_.without([&] { return ranks_to_derive(*scenario, options, book_.interrupts()); });
   // Interrupted, the job was not decided: the next run tries it.

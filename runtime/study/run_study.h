@@ -25,7 +25,7 @@ struct RunFigures {
   std::vector<double> image_sketches;  // WorkerNumbers::Retrieval's
 };
 
-// Of a job that has ended. O(calls).
+// The figures of a job that has ended. O(calls).
 RunFigures figures_of(const JobOutcome& outcome);
 
 struct Watched {
@@ -36,7 +36,7 @@ struct Watched {
 // `same`: one process with the remedy; `plain`: one process without. All watched in every step.
 reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain);
 
-// Nothing of no values.
+// Nothing where there are no values.
 std::optional<reports::Spread> spread_of(std::vector<double> values);
 
 // `runs`: the timed ones; at least one.

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 // Often enough to end a process before it takes much more than the limit; 100 polls a second cost
 // nothing.
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
-// Of calls. A try is a single rank, which waits for nobody.
+// The timeout of calls. A try is a single rank, which waits for nobody.
 constexpr auto kTimeout = std::chrono::hours(1);
 // The child's exit status for "out of memory", apart from 1 for other errors.
 constexpr int kExitOutOfMemory = 3;

@@ -104,7 +104,7 @@ ensure_packages() {
 apt_install() {
   local log status=0
   log=$(mktemp)
-  as_root apt-get -qq update </dev/null >"$log" 2>&1 || true # the lists at hand may do
+  as_root apt-get -qq update </dev/null >"$log" 2>&1 || true # the lists that are there may do
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" \
     </dev/null >>"$log" 2>&1 || status=$?
   [[ $status -eq 0 ]] || tail -n 30 "$log" >&2

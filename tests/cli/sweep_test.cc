@@ -67,7 +67,7 @@ TEST_F(SweepCommand, AKeyThatIsNotThereIsRefusedBeforeAnythingRuns) {
   expect_refused({"--vary", "machine.memory.bandwith=1TB/s"}, "did you mean \"bandwidth\"?");
 }
 
-// Not for want of a machine, which a plan does not need.
+// Not because a machine is missing: a plan does not need one.
 TEST_F(SweepCommand, AJobThatIsNotThereIsSaid) {
   for (const char* name : {"plan", "scenario"}) {
     const std::string file = folder_.write(

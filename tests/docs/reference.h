@@ -26,7 +26,7 @@ std::vector<std::string> subcommands_of(const std::string& help);
 std::string key_table(const nlohmann::ordered_json& schema);
 
 // The examples of the rules' pages (verify/rules/*.md), run: below the lines of a trace stands what
-// `lockstep verify` prints for them. `page` with every report block made anew from the trace block
+// `lockstep verify` prints for them. `page` with every report block made again from the trace block
 // above it.
 std::string with_reports(const std::string& page, const Lockstep& lockstep);
 

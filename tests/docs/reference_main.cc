@@ -1,5 +1,5 @@
 // reference_pages FOLDER: writes docs/reference. Ends with 1 where a page cannot be written.
-// reference_pages --examples FOLDER: makes the reports in the rules' pages (verify/rules) anew.
+// reference_pages --examples FOLDER: makes the reports in the rules' pages (verify/rules) again.
 #include <filesystem>
 #include <fstream>
 #include <iostream>

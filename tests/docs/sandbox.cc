@@ -127,7 +127,7 @@ void Sandbox::write_foreign() const {
     fs::create_directories(fs::path(folder_.file(to)).parent_path());
     fs::copy_file(corpus + from, folder_.file(to));
   };
-  for (int rank = 0; rank < 4; ++rank)  // as many as the dump tells of
+  for (int rank = 0; rank < 4; ++rank)  // as many as the dump names
     copy("flight_recorder/gloo_2.11.json", fmt::format("dumps/node0_rank{}", rank));
   std::string ignored;
   run("tar czf dumps.tar.gz dumps", 60, ignored);

@@ -92,7 +92,7 @@ const Layer* layer_of(std::string_view path) {
   return found;
 }
 
-// A folder that is allowed is allowed with what is in it, but for layers in it that need LibTorch
+// A folder that is allowed is allowed with what is in it, except layers in it that need LibTorch
 // where the one that includes has none, or that are above it.
 bool may_include(const Layer& layer, std::string_view path) {
   const Layer* target = layer_of(path);

@@ -71,7 +71,7 @@ TEST(WorkCosts, ARankThatDoesNothingHasNone) {
 
 TEST(WorkCosts, AFileThatWasCutOffAnywhereIsRefused) {
   const std::string text = work_costs_text(some_costs());
-  // But for the line break at its end.
+  // Except for the line break at its end.
   for (std::size_t length = 0; length + 1 < text.size(); ++length) {
     const auto read = parse_work_costs(text.substr(0, length), "f");
     ASSERT_FALSE(read) << length;

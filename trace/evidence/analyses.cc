@@ -1,5 +1,5 @@
 // What PyTorch's own analysis of Flight Recorder dumps prints (torchfrtrace, fr_trace.py, the debug
-// server), where the dumps themselves are not at hand:
+// server), where the dumps themselves are missing:
 //
 //   Not all ranks joining collective, sequence number: 5     before: "… collective 5 at entry 4"
 //   group info: 0:default_pg
@@ -14,8 +14,8 @@
 //   error msg: Culprit rank 1; Error type: COLLECTIVE_TYPE_MISMATCH, …
 //
 // Sources: pytorch tools/flight_recorder/components/{builder,types}.py, 2.5 to 2.11. A missing rank
-// had a dump, and the call was not in it. Of a mismatch the analysis takes the first rank's call
-// for the right one, so that its culprits may be all others: they are not named here.
+// had a dump, and the call was not in it. In a mismatch the analysis takes the first rank's
+// call for the right one, so its culprits may be all others: they are not named here.
 
 #include <algorithm>
 #include <cstdint>

@@ -42,7 +42,7 @@ bool mentions_a_peer(std::string_view text) {
       "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
       "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
       "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
-      // Of processes that tell of another one's end.
+      // Written by processes that report another one's end.
       "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
       "due to an exception in a background process", "has timed out", "Application timeout",
       "Socket Timeout", "socket timeout", "wait timeout", "pair closure", "got 0 bytes",

@@ -37,8 +37,8 @@ bool mentions_hardware(std::string_view exception);
 // DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
 bool mentions_unused_parameters(std::string_view exception);
 
-// By mentions_a_peer() and mentions_memory(): peer_lost, out_of_memory or exception. Of a process
-// that multiprocessing says ended: killed, crashed or ended, by its signal.
+// By mentions_a_peer() and mentions_memory(): peer_lost, out_of_memory or exception. For a
+// process that multiprocessing says ended: killed, crashed or ended, by its signal.
 RankNote::Kind kind_of_exception(std::string_view exception);
 
 // True for lines that processes and libraries write while they end, and for the further lines of a

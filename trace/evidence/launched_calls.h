@@ -15,7 +15,7 @@
 
 namespace lockstep::trace {
 
-// Of a rank that launched fewer calls than others, in the communicator of all ranks.
+// How many calls a rank launched that launched fewer than others, in the communicator of all ranks.
 struct LaunchedCalls {
   Rank rank;
   std::int64_t own = 0;   // that it launched

@@ -159,7 +159,7 @@ std::optional<LabelledLine> parse_form(std::string_view line, LabelForm form) {
 
 }  // namespace
 
-// Of the lines that are not empty nine of ten have it, and no more than one of three is the only
+// The form of nine in ten of the lines that are not empty, if no more than one in three is the only
 // one with its label: "step1: …", "step2: …" are no labels.
 LabelForm label_form_of(std::string_view bytes) {
   constexpr std::size_t kLooked = std::size_t{64} << 10U;

@@ -30,7 +30,7 @@ enum class LabelForm : std::uint8_t {
 };
 LabelForm label_form_of(std::string_view bytes);
 
-// Of any file "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`, and
+// In any file: "[1,3]<stderr>:text" of mpirun, "3: text" of `srun --label`, and
 // "[pod/worker-3/pytorch] text" of `kubectl logs --prefix`.
 std::optional<LabelledLine> parse_label(std::string_view line, LabelForm form = LabelForm::none);
 

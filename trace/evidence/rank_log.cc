@@ -89,8 +89,8 @@ WordSearch search_with_launchers(std::initializer_list<std::string_view> words) 
   return WordSearch(std::move(all));
 }
 
-// Whether a line may say anything, as long as nothing goes on from an earlier one. Of a job's
-// output hardly any does.
+// Whether a line may say anything, as long as nothing goes on from an earlier one. Hardly any line of
+// a job's output does.
 bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
@@ -491,7 +491,7 @@ class RankLogReader {
     return true;
   }
 
-  // Of a launcher's lines the first says what failed; the others may be what it ended then.
+  // A launcher's first line says what failed; the others may be what it ended then.
   bool take_launcher(const LauncherLine& line) {
     const bool first = !line.ends_others || !std::exchange(others_end_, line.ends_others);
     NoteKind kind = first ? line.kind : NoteKind::ended;

@@ -346,7 +346,7 @@ class RasJsonReader {
     }
   }
 
-  // Of all operations together.
+  // Sums the counts of all operations.
   void take_launched(const std::vector<Member>& members) {
     std::vector<std::int64_t> sums;
     for (const Member& one : members) {

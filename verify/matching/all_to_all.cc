@@ -86,8 +86,8 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   const bool fits_earlier = fits(exchange_at(context, members, instance, deviants, 1));
   if (!fits_later && !fits_earlier) return std::nullopt;
   d.kind = fits_later ? Deviation::Kind::missing : Deviation::Kind::extra;
-  // Both: two calls changed places if what follows them fits as it is. Of exchanges that alternate
-  // (A B A B, the first left out: B A B) the two fit as well, and what follows them does not.
+  // Both: two calls changed places if what follows them fits as it is. If exchanges
+  // alternate (A B A B, the first left out: B A B), the two fit as well, but what follows does not.
   const bool goes_on =
       split_conflicts(context.run.tables, exchange_at(context, members, instance + 2).calls)
           .empty();

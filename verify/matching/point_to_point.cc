@@ -95,7 +95,7 @@ std::optional<std::uint32_t> on_one_side_of_all(
     std::erase_if(common, [&](std::uint32_t r) { return !both.contains(r); });
     all.insert(both.begin(), both.end());
   }
-  // Of a single pair nothing shows which side is wrong. The rank itself, and two partners:
+  // Nothing shows which side of a single pair is wrong. The rank itself, and two partners:
   constexpr std::size_t kWithTwoPartners = 3;
   if (common.size() != 1 || all.size() < kWithTwoPartners) return std::nullopt;
   return *common.begin();

@@ -231,7 +231,7 @@ std::string_view purpose_of(const Context& context, const GroupStreams& group) {
   return declared == nullptr ? "" : role_of(context.run.tables, *declared);
 }
 
-// Of two steps, the one in which most sister groups, which are as large, issue their call `index`;
+// The one of two steps in which most sister groups, which are as large, issue their call `index`;
 // kNone: neither.
 std::int32_t step_of_sisters(const Context& context, std::size_t g, std::size_t index,
                              std::int32_t one, std::int32_t other) {

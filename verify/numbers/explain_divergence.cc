@@ -168,8 +168,8 @@ std::optional<std::string> describe_exchange(const Context& context, const Diver
 
 // Where, in the step of a divergence, one rank has gradients of parameters that another one holds
 // and has none of: "rank 0 has gradients of 1.weight and 1.bias in that step, rank 1 has none of
-// them". Such ranks ran different parts of the model. Of the first two ranks that show it. O(rows
-// of the step · ranks).
+// them". Such ranks ran different parts of the model. Names the first two ranks that show it.
+// O(rows of the step · ranks).
 std::optional<std::string> describe_different_parts(const Context& context, const ValueTable& table,
                                                     const Divergence& d) {
   std::set<std::uint32_t> ranks;  // that got any gradient in this step

@@ -43,8 +43,8 @@ bool deviates(const ProductModel& model, const Situation& situation, std::int32_
          !model.disagreeing(model.team_sequences(situation, rank, option)).empty();
 }
 
-// The members that do not issue what the largest party issues. Of equally large parties, the one
-// with the lowest rank is the reference.
+// The members that do not issue what the largest party issues. Among equally large parties, the
+// one with the lowest rank is the reference.
 std::vector<trace::Rank> minority(const ProductModel& model, ChannelId channel,
                                   const std::vector<SequenceId>& sequences) {
   const ChannelParties parties = parties_on(model, channel, sequences);

@@ -82,7 +82,7 @@ class SequenceReader {
   const trace::Run* run_ = nullptr;
   std::string location_;
   std::map<std::string, trace::RankList> members_;
-  std::unordered_map<std::string, KnownCall> known_calls_;  // of the run at hand
+  std::unordered_map<std::string, KnownCall> known_calls_;  // of the current run
   using Sizes = std::vector<std::int64_t>;
   std::map<std::pair<Sizes, Sizes>, std::uint32_t> exchange_ids_;
   Ids<std::string> channel_ids_, shared_ids_;

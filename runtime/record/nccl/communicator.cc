@@ -8,7 +8,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// Signatures kept at hand; more are looked up in the file's own table.
+// Signatures that are kept here; more are looked up in the file's own table.
 constexpr std::size_t kMaxKnown = 4096;
 
 template <std::size_t N>

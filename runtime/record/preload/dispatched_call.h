@@ -26,7 +26,7 @@ struct DispatchedCall {
   c10::intrusive_ptr<c10d::ReduceOp> reduce;  // null: none
   std::vector<std::int64_t> splits_in, splits_out;
   bool has_splits = false;
-  BackendCall fields;  // but for what stands above
+  BackendCall fields;  // except what is listed above
 
   // Refers to this object.
   BackendCall recorded() const;

@@ -80,7 +80,7 @@ void ring_write(benchmark::State& state) {
 }
 BENCHMARK(ring_write)->ThreadRange(1, 2);
 
-// The same with every name and shape looked up anew, as a recorder without caches would.
+// The same with every name and shape looked up again, as a recorder without caches would.
 void ring_write_with_lookups(benchmark::State& state) {
   const std::string path = temp_file("lookup.ring");
   const auto writer = create(path, 1 << 16);

@@ -110,7 +110,7 @@ void record_rank(const std::string& folder, std::int32_t rank, std::int32_t rank
   writer.finish(leaves_out ? trace::End::hung : trace::End::clean);
 }
 
-// What another rank records is the same but for the rank in the header.
+// What another rank records is the same except for the rank in the header.
 void copy_rank(const std::string& folder, std::string bytes, std::int32_t rank) {
   std::memcpy(bytes.data() + offsetof(trace::ring::Header, rank), &rank, sizeof rank);
   std::ofstream out(ring_of(folder, rank), std::ios::binary);

@@ -41,7 +41,7 @@ Written written_in(const Json& timeline) {
   return out;
 }
 
-// What Perfetto drops is an error to it, but for ends of arrows that begin nowhere.
+// What Perfetto drops is an error to it, except ends of arrows that begin nowhere.
 constexpr const char* kComplaints =
     "select name, value from stats where value > 0 and"
     " (severity in ('error', 'data_loss') or name glob 'flow_*')";

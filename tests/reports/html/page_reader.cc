@@ -91,7 +91,7 @@ class Reader {
   }
 
   void close(const std::string& tag) {
-    if (open_.empty() || open_.back().tag != tag) return error("closed in vain: " + tag);
+    if (open_.empty() || open_.back().tag != tag) return error("closed without being open: " + tag);
     open_.pop_back();
   }
 

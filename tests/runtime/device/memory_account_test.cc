@@ -100,7 +100,7 @@ TEST(MemoryAccount, ThePeakIsTheFirstMomentAtWhichMostIsThere) {
   EXPECT_EQ(end_of_step(account).peak, use({{Category::communication, 10}}));
 }
 
-// The oracle keeps every storage for ever, with what it turns out to be, and adds up anew whenever
+// The oracle keeps every storage for ever, with what it turns out to be, and adds up again whenever
 // something happens.
 TEST(MemoryAccount, AgreesWithASlowTellingOfRandomPrograms) {
   const auto seed = std::random_device()();

@@ -148,7 +148,7 @@ std::string minilm_folder() { return cache_folder() + "/minilm-0.1.0"; }
 
 TEST(Bert, MiniLmComputesWhatHuggingFaceComputes) {
   std::ifstream file(LOCKSTEP_SOURCE_DIR "/../shared/data/models/minilm_reference.json");
-  if (!file) GTEST_SKIP() << "minilm_reference.json is not at hand";
+  if (!file) GTEST_SKIP() << "minilm_reference.json is missing";
   const auto weights = SafetensorsFile::open(minilm_folder() + "/model.safetensors");
   if (!weights) GTEST_SKIP() << "the weights are not there: run scripts/fetch-minilm";
   const auto options = load_bert_config(minilm_folder() + "/config.json");

@@ -14,7 +14,7 @@ enum class Recorder {
   issues,    // a preloaded library: that calls were made
 };
 
-// By rank; empty for ranks of whom nothing was recorded. `ends`: who was still there at the end
+// By rank; empty for ranks of which nothing was recorded. `ends`: who was still there at the end
 // says how it ended.
 std::vector<std::string> device_traces(const Job& job, const DeviceOutcome& outcome,
                                        Recorder recorder, const Recording& recording, bool ends,

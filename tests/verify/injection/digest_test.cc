@@ -1,5 +1,5 @@
 // The verdict on digests is that on the traces they were made from: for jobs with faults in them
-// and for the recordings at hand, a digest from each rank by itself.
+// and for the recordings that are there, a digest from each rank by itself.
 #include "trace/formats/digest/digest.h"
 
 #include <algorithm>

@@ -37,7 +37,7 @@ class SmallProduct {
  public:
   explicit SmallProduct(std::int32_t ranks);
 
-  trace::ProductSpec spec;  // complete but for conditions, histories and steps
+  trace::ProductSpec spec;  // complete except for conditions, histories and steps
 
   // What all ranks do in a step under a condition. With `rank`, only that rank; it overrides the
   // program of all. A new name is a new condition. Step 0 is like any other unless first() is

@@ -24,7 +24,7 @@
 // - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
 //
 // A bit that flips would make a rank's calls differ from all others'. It shows where a dump
-// contradicts itself: a name that is known but for one byte (names.h), a number that skips and
+// contradicts itself: a name that is known except for one byte (names.h), a number that skips and
 // comes back, a message of another rank. Such values count as damage and are not compared. Sizes
 // and types are compared whatever they are: they may be what is wrong. An entry that is lost leaves
 // a gap in the numbers that its process counted: it made that call, whatever it was.
@@ -256,8 +256,8 @@ class DumpReader {
     last_record_ = id;
   }
 
-  // Also at the dump's end, if pg_status counts an entry that closes the newest batch. Of a group
-  // with collectives it mixes the two counters.
+  // Also at the dump's end, if pg_status counts an entry that closes the newest batch. For a
+  // group with collectives it mixes the two counters.
   void note_skipped_at_end(const Value& status) {
     if (newest_batch_ == nullptr || newest_batch_->last > 0) return;
     const std::optional<std::uint64_t> enqueued = groups_.enqueued(status, *newest_batch_);

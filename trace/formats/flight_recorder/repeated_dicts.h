@@ -1,5 +1,5 @@
 // RepeatedDicts: each step of a job makes the same calls, so most entries of a dump have the bytes
-// of an earlier one, but for numbers and times. Such a dict is not read opcode by opcode: its bytes
+// of an earlier one, except numbers and times. Such a dict is not read opcode by opcode: its bytes
 // are compared, its integers replaced, and it shares all the rest with the earlier one.
 #pragma once
 
@@ -20,7 +20,7 @@ class RepeatedDicts {
   // Makes its dicts in `tree`, which must outlive this.
   explicit RepeatedDicts(DataTree& tree) : tree_(tree) {}
 
-  // If the pickle's `rest` begins with one of the dicts expected next, but for the integers among
+  // If the pickle's `rest` begins with one of the dicts expected next, except the integers among
   // its values: takes it off `rest`, and returns the same dict with those integers. O(its bytes).
   std::optional<DataTree::Value> take(std::string_view& rest);
 

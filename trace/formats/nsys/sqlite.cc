@@ -32,7 +32,8 @@ namespace lockstep::trace {
 namespace {
 
 constexpr std::string_view kSqliteMagic{"SQLite format 3\0", 16};
-// Of a row, a text and a statement in the schema. Names of kernels have some kilobytes at most.
+// The length of a row, a text or a statement in the schema. Names of kernels have some kilobytes at
+// most.
 constexpr int kLongestSqliteRow = 1 << 16;
 constexpr int kSqliteSteps = 1000;  // of SQLite's machine between two looks at the limit
 // Steps beyond one for each byte of the file: for the schema, and small files. A row takes about
@@ -206,7 +207,7 @@ class SqliteReport {
         end == SQLITE_INTERRUPT ? "more rows than fit into the file" : sqlite3_errstr(end)));
   }
 
-  // Of texts in a whole file there are not more bytes than the file has.
+  // All texts of a file together have no more bytes than the file.
   std::string_view limited(std::string_view text) {
     if (text.size() > text_left_) {
       steps_left_ = 0;  // ends the statement

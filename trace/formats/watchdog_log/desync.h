@@ -70,7 +70,7 @@ class DesyncReports {
   std::string_view previous_;       // line: it may name the group of the report that follows
   DesyncGroup* current_ = nullptr;  // whose report is being read
   std::int64_t seq_ = kNone;        // of the current section of its snapshot
-  // Of the snapshot: the ranks that it lists. Other processes' lines may be among its own, so that
+  // The ranks that the snapshot lists. Other processes' lines may be among its own, so that
   // it is whole where it lists all of 0 to its highest and something else follows.
   std::set<std::int32_t> listed_;
 };

@@ -190,7 +190,7 @@ std::span<const WatchdogLineJoiner::Line> WatchdogLineJoiner::join(std::string_v
     }
     in_word += line;
     between_words += line;
-    // Of a break in a word, the other reading may look like a message that tells less.
+    // If the break is in a word, the other reading may look like a message that says less.
     constexpr std::size_t kAllOfProgress = 3;
     const bool may_go_on = is_wrapped(in_word);
     const std::size_t told = may_go_on ? 0 : told_by(in_word);

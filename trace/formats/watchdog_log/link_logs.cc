@@ -86,7 +86,7 @@ void add_last_completed(std::map<GroupId, std::set<std::int64_t>>& numbers,
   }
 }
 
-// The calls of a trace, to make it anew.
+// The calls of a trace, to make it again.
 std::vector<PlannedCall> planned_calls(const RankTrace& trace, const Tables& tables) {
   std::vector<PlannedCall> out;
   for (const Call& call : trace.calls)

@@ -17,7 +17,7 @@ struct PlannedCall {
   bool message = false, completed = false, waits = false;
 };
 
-// Makes a trace's calls and events anew, with the calls of each group in the order of their
+// Makes a trace's calls and events again, with the calls of each group in the order of their
 // numbers. Exceptions are kept, after all calls. O(calls log calls).
 void rebuild(RankTrace& trace, std::vector<PlannedCall> planned);
 

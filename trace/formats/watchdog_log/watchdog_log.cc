@@ -223,8 +223,8 @@ class WatchdogLogReader {
       if (is_world) speakers.emplace(rank.value, rank);
       if (!is_world && own != one.group_ranks.end()) speakers.emplace(own->second, rank);
     }
-    // A silent rank takes a thousand bytes, and its mention in a hostile report two. Of a report
-    // that names too many for the file's size, only those count that speak.
+    // A silent rank takes a thousand bytes, and its mention in a hostile report two. If a
+    // report names too many for the file's size, only those that speak count.
     constexpr std::size_t kFewRanks = 256;
     constexpr std::size_t kBytesPerRank = 64;
     const bool takes_all =

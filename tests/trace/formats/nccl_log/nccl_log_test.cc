@@ -377,7 +377,7 @@ TEST(NcclLog, CountsAreThoseOfNccl) {
   EXPECT_EQ(run.tables.str(signature(3).other_op), "Fancy");
 }
 
-// A log whose beginning was rotated away but for the communicators.
+// A log whose beginning was rotated away except for the communicators.
 TEST(NcclLog, OpCountLinesUpLogsThatBeginLate) {
   const auto late = [](int process, int first) {
     Log log(process);

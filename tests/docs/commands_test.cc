@@ -4,7 +4,6 @@
 // With LOCKSTEP_WITH_WORKER also those that need lockstep-worker.
 #include "tests/docs/commands.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -32,10 +31,10 @@ const std::map<std::string, std::string> kNotRun = {
     {"lockstep sweep sweep.yaml -o sweep", "its file follows it on the page; cli_test reads one"},
     {"docs/simulate-validation.md", "takes minutes; simulator_validation runs it --quick"},
     {"docs/replay.md", "run in order, with its files, by tutorial_test"},
-    {"scripts/demo", "installs packages and builds: CI's first step"},
+    {"scripts/demo", "installs packages, and builds for minutes"},
     {"scripts/test", "this test is a part of it"},
     {"scripts/setup core", "installs packages: CI's first step"},
-    {"scripts/package", "builds packages in minutes: CI does"},
+    {"scripts/package", "builds packages for minutes: scripts/release does"},
     {"scripts/package --check", "needs root and a network"},
     {"scripts/package --recorder 2.11.0 --recorder 2.15.0", "builds packages and two recorders"},
     {"scripts/release 0.1.0", "makes a release: release_test does, elsewhere"},

@@ -203,8 +203,7 @@ bool only_gives(const trace::Signature& s, trace::Rank rank) {
     case trace::Op::send:
       return true;
     case trace::Op::broadcast:
-    case trace::Op::scatter:
-      return s.op == trace::Op::broadcast && s.root == rank.value;
+      return s.root == rank.value;
     case trace::Op::reduce:
     case trace::Op::gather:
       return s.root != trace::kNone && s.root != rank.value;

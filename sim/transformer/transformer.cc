@@ -246,10 +246,6 @@ RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& 
   return inner.total() > end.total() ? inner : end;
 }
 
-double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {
-  return parameters_of_rank(model, plan).total();
-}
-
 double model_flops(const Transformer& model, const TrainingPlan& plan) {
   // The product with the output table; 3: forward, and two products backward.
   const double logits =

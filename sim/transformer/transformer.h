@@ -146,7 +146,6 @@ RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan,
                              double tables);
 // … of the fullest pipeline stage.
 RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan);
-double parameters_per_rank(const Transformer& model, const TrainingPlan& plan);
 
 // Floating-point operations of a step that the model needs, without recomputation: 3 times the
 // matrix products of the forward pass. With full recompute, 4/3 of it is arXiv 2104.04473, eq. 3:

@@ -41,7 +41,6 @@ class StartedRanks : public ProgramTest {
 
   std::string runs() const { return folder_.file("run"); }
   int run_job() { return lockstep({"run", folder_.file("job.yaml"), "--output-dir", runs()}); }
-  std::string log_of(int rank) const { return TempDir::read(runtime::log_file(runs(), rank)); }
 
   // A program in place of lockstep-worker.
   std::string worker(const std::string& folder, const std::string& script) const {

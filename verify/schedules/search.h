@@ -50,7 +50,6 @@ struct ScheduleSearch {
   // A schedule that agrees with the record, for recorded runs: each rank passes what its trace
   // shows it passed, and hangs where it hung.
   std::optional<Schedule> fitting;
-  bool fitting_differs = false;         // in `fitting`, some message does not fit its receive
   std::optional<Schedule> ending;       // every rank reaches the end of its trace
   std::optional<Schedule> stuck;        // some ranks can never continue
   std::optional<Schedule> differing;    // a message does not fit its receive, …

@@ -196,7 +196,7 @@ TEST(State, ShardsAsZeroDoes) {
   TrainingPlan of = plan_of(1024, 64);
   of.data = 64;
   of.short_gradients = true;
-  const double count = parameters_per_rank(model, of);
+  const double count = parameters_of_rank(model, of).total();
   const auto of_75 = [&](Sharding sharding) {
     of.sharding = sharding;
     return state_bytes(model, of).total() / count * 7.5;
@@ -213,7 +213,7 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   of.pipeline = 4;
   of.recompute = Recompute::full;
   const StepMemory use = memory_use(model, of, order_of(of));
-  EXPECT_DOUBLE_EQ(use.state.total(), 18 * parameters_per_rank(model, of));
+  EXPECT_DOUBLE_EQ(use.state.total(), 18 * parameters_of_rank(model, of).total());
   // Two layers a stage; the last one, with a micro-batch and the logits (14 bytes each), is
   // fullest.
   EXPECT_DOUBLE_EQ(use.held.activations, 1 * 2 * 2.0 * 1024 * 1024);
@@ -255,9 +255,9 @@ TEST(Pieces, TheFullestStageHasALayerMoreOrATable) {
   of.pipeline = 4;
   of.short_ends = true;
   const auto layer = static_cast<double>(layer_parameters(model));
-  EXPECT_EQ(parameters_per_rank(model, of), 3 * layer + 51200.0 * 1024);
+  EXPECT_EQ(parameters_of_rank(model, of).total(), 3 * layer + 51200.0 * 1024);
   model.vocabulary = 512;
-  EXPECT_EQ(parameters_per_rank(model, of), 4 * layer);
+  EXPECT_EQ(parameters_of_rank(model, of).total(), 4 * layer);
 }
 
 // FSDP's root has the tables, and stays gathered; and what is gathered is there twice.

@@ -4,7 +4,7 @@
 Programs are written here twice: as traces, and as the plain lists from which `is_proof` decides by
 the definition whether an order is one. Needs LOCKSTEP_PROGRAM.
 """
-import contextlib, copy, gzip, importlib.util, io, itertools, json, os, pathlib, random
+import contextlib, copy, gzip, importlib.util, io, itertools, json, os, pathlib
 import subprocess, sys, tempfile, time, unittest
 
 sys.dont_write_bytecode = True

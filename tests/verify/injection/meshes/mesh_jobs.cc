@@ -27,7 +27,6 @@ struct MeshPlan {
   bool grad_norm = true, loss = false;
   bool uneven = false;       // what experts are sent differs from step to step
   int checkpoint_every = 0;  // steps; 0: never
-  bool equal_sizes = false;
   std::vector<std::int64_t> sizes;  // of buckets
 
   int world() const { return tp * dp * pp; }

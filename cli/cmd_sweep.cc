@@ -289,38 +289,48 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
   return runtime::run_study(study, command.folder, command.quiet, command.outputs);
 }
 
-Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
-  // Nothing where it is not a study; an error of a file that cannot be read is found again below,
-  // worded for what the file should have been.
-  const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
-  if (study && *study) return run_study_of(**study, asked);
-  // What is wrong with a study is not that it names no machine.
-  if (!study && read_input(asked.job)) return study.error();
+// A sweep whose inputs are read and whose folder is locked.
+struct PreparedSweep {
+  SweepCommand command;  // completed by its sweep file
+  sim::Goal goal;
+  SweepInputs inputs;
+  std::string worker;  // empty for plans: they are priced by formula in this process
+  sim::SweepFolder folder;
+};
+
+// Errors: those of the options and the inputs, a grid that is too large, no worker, a folder that
+// cannot be used.
+Result<PreparedSweep> prepare_sweep(const SweepCommand& asked) {
   if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
-  const Result<SweepCommand> with_its_file = with_sweep_file(asked);
-  if (!with_its_file) return with_its_file.error();
-  const SweepCommand& command = *with_its_file;
-  const Result<sim::Goal> goal = goal_of(command);
+  Result<SweepCommand> command = with_sweep_file(asked);
+  if (!command) return command.error();
+  const Result<sim::Goal> goal = goal_of(*command);
   if (!goal) return goal.error();
-  const Result<SweepInputs> inputs = load_sweep(command);
+  Result<SweepInputs> inputs = load_sweep(*command);
   if (!inputs) return inputs.error();
-  const sim::Variation& variation = inputs->variation();
-  const sim::Grid& grid = variation.grid();
   // "ranks=1..256" times "batch=1..64" times five strategies are 81,920 points; one more key is too
   // many.
-  if (command.trials == 0 && grid.size() > kMaxSweepTrials)
-    return Error{fmt::format("this grid has {} points, too many to try all", grouped(grid.size())),
+  const sim::PointId points = inputs->variation().grid().size();
+  if (command->trials == 0 && points > kMaxSweepTrials)
+    return Error{fmt::format("this grid has {} points, too many to try all", grouped(points)),
                  {},
                  "search it: --trials 200"};
-  const bool of_plan = inputs->plans() != nullptr;
-  // Plans are priced by formula in this process; scenarios are derived by workers.
-  const Result<std::string> worker =
-      of_plan ? std::string() : runtime::find_worker(runtime::worker_search_of_this_process());
+  Result<std::string> worker = inputs->plans() != nullptr
+                                   ? std::string()
+                                   : runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return worker.error();
-  Result<sim::SweepFolder> folder = sim::SweepFolder::open(command.folder, inputs->identity);
+  Result<sim::SweepFolder> folder = sim::SweepFolder::open(command->folder, inputs->identity);
   if (!folder) return folder.error();
-  say_what_was_there(*folder, command);
+  return PreparedSweep{std::move(*command), *goal, std::move(*inputs), std::move(*worker),
+                       std::move(*folder)};
+}
+
+// Tries the points and writes the results: all of them, or those until Ctrl-C.
+reports::ExitStatus run_prepared_sweep(PreparedSweep& sweep) {
+  const SweepCommand& command = sweep.command;
+  const sim::Variation& variation = sweep.inputs.variation();
+  const sim::Grid& grid = variation.grid();
   const std::uint64_t seed = command.seed.value_or(1);
   const sim::PointId trials = command.trials == 0 ? grid.size() : command.trials;
   sim::Search search(grid, trials, seed);
@@ -332,20 +342,20 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
     line.show(
         fmt::format("{} of {} points", grouped(done), grouped(std::min(trials, grid.size()))));
   };
-  sim::SweepBook book(variation, *goal, *folder, interrupts, advance);
+  sim::SweepBook book(variation, sweep.goal, sweep.folder, interrupts, advance);
   advance(0);
   const runtime::ComputePoints points = runtime::make_compute(
-      inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
+      sweep.inputs.subject, {sweep.worker, command.workers_or_all(), command.on_meta()}, book);
   const auto summary = [&](bool interrupted) {
     return reports::Summary{variation.name(),
-                            of_plan,
+                            sweep.inputs.plans() != nullptr,
                             variation.keys(),
                             variation.machines() > 1,
                             grid.size(),
                             search.exhaustive(),
                             seed,
                             interrupted,
-                            *goal,
+                            sweep.goal,
                             book.rows()};
   };
   Result<bool> finished = false;
@@ -362,7 +372,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
       if (const Status ok = write_results(summary(true), command); !ok) reports::fail(ok.error());
       std::cout << std::flush;
     });
-    finished = runtime::try_points(points, book, search, *goal);
+    finished = runtime::try_points(points, book, search, sweep.goal);
   }
   line.erase();
   if (!finished) return reports::fail(finished.error(), reports::ExitStatus::own_failure);
@@ -370,6 +380,19 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   if (const Status ok = write_results(all, command); !ok)
     return reports::fail(ok.error(), reports::ExitStatus::own_failure);
   return *finished ? status_of(all.rows) : reports::interrupted_by(interrupts.poll());
+}
+
+Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
+  // Nothing where it is not a study; an error of a file that cannot be read is found again below,
+  // worded for what the file should have been.
+  const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
+  if (study && *study) return run_study_of(**study, asked);
+  // What is wrong with a study is not that it names no machine.
+  if (!study && read_input(asked.job)) return study.error();
+  Result<PreparedSweep> sweep = prepare_sweep(asked);
+  if (!sweep) return sweep.error();
+  say_what_was_there(sweep->folder, sweep->command);
+  return run_prepared_sweep(*sweep);
 }
 
 // -o has one meaning in all commands, what to write: a report where it names a form or ends like

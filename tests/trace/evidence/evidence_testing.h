@@ -33,6 +33,28 @@ inline std::string notes_of(const EvidenceSource& source, std::string_view bytes
   return notes_in_words(source.read({bytes, "some_file", rank}));
 }
 
+// A traceback as Python writes it: four lines.
+inline const std::string kLoggedTraceback =
+    "Traceback (most recent call last):\n"
+    "  File \"train.py\", line 12, in <module>\n"
+    "    main()\n"
+    "ValueError: no more batches\n";
+
+// The notes of ranks' output.
+inline std::string read_log(const std::string& text) { return notes_of(rank_log_source(), text); }
+
+// `text` with the label before each line.
+inline std::string labelled(const std::string& label, const std::string& text) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = text.find('\n', at);
+    out += label + text.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
 // The file cut off at every byte, and with every bit flipped: anything may be read, nothing breaks.
 inline void survives_damage(const EvidenceSource& source, const std::string& bytes) {
   const auto read = [&](const std::string& text) {

@@ -36,7 +36,7 @@ const std::string kBehind = text("MISMATCH",
                                  "  Rank 7 has launched up to operation 60 -- GPU 3 managed by "
                                  "process 1650386 on node node1\n\n");
 
-const std::string kMissing =
+const std::string kMissingRanks =
     text("INCOMPLETE",
          "INCOMPLETE\n  Missing communicator data from 1 job process\n"
          "  Process 3748990 on node node1 managing GPU 3\n\n"
@@ -105,7 +105,7 @@ TEST(Ras, HowManyCallsARankIsBehind) {
 }
 
 TEST(Ras, WhoDoesNotAnswer) {
-  const std::string notes = notes_of(ras_source(), kMissing);
+  const std::string notes = notes_of(ras_source(), kMissingRanks);
   EXPECT_THAT(notes, HasSubstr("some rank pid 3748990 on node1 GPU 3 RAS"));
   EXPECT_THAT(notes, HasSubstr("rank 7 pid 3748990 on node1 GPU 3 RAS"));
 }
@@ -144,17 +144,13 @@ TEST(Ras, Json) {
 
 TEST(Ras, SurvivesDamage) {
   survives_damage(ras_source(), kBehind);
-  survives_damage(ras_source(), kMissing);
+  survives_damage(ras_source(), kMissingRanks);
   survives_damage(ras_source(), kJson);
 }
 
 TEST(Ras, LinesMayHaveLabels) {
-  std::string labelled;
-  std::size_t at = 0;
-  for (std::size_t end = kBehind.find('\n'); end != std::string::npos;
-       at = end + 1, end = kBehind.find('\n', at))
-    labelled += "[pod/job-master-0/pytorch] " + kBehind.substr(at, end - at) + "\n";
-  EXPECT_EQ(notes_of(ras_source(), labelled), notes_of(ras_source(), kBehind));
+  EXPECT_EQ(notes_of(ras_source(), labelled("[pod/job-master-0/pytorch] ", kBehind)),
+            notes_of(ras_source(), kBehind));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "base/quantities.h"
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/run.h"
 #include "verify/advice.h"
@@ -37,7 +38,6 @@ constexpr std::string_view kStoreLost = "flag on TCPStore";
 constexpr std::string_view kRendezvous = "elastic.rendezvous.api.Rendezvous";
 constexpr std::string_view kMismatch = "Detected mismatch between collectives";
 constexpr std::string_view kRemoteRank = "remote rank:";  // of HCCL
-constexpr std::string_view kIsIn = "its process was in ";
 
 // Exceptions that only say that NCCL failed; its own warnings say why.
 bool only_says_nccl_failed(std::string_view text) {
@@ -100,14 +100,15 @@ std::optional<Weight> weight_of(const RankNote& note) {
     case NoteKind::watchdog:
       return Weight::timeout;
     case NoteKind::ended:
-      return note.text.starts_with("the first") ? Weight::ended_first : Weight::ended;
+      return note.text.starts_with(trace::kFirstFailure) ? Weight::ended_first : Weight::ended;
     case NoteKind::analysis:
       return Weight::did_not_join;
     case NoteKind::ras:
-      if (mentions_any(note.text, {"considered dead", "does not answer"})) return Weight::gone;
+      if (mentions_any(note.text, {trace::kConsideredDead, trace::kDoesNotAnswer}))
+        return Weight::gone;
       return note.calls_behind > 0 ? std::optional(Weight::behind) : std::nullopt;
     case NoteKind::stack:
-      return note.text.starts_with(kIsIn) ? std::optional(Weight::stack) : std::nullopt;
+      return note.text.starts_with(trace::kWasIn) ? std::optional(Weight::stack) : std::nullopt;
     case NoteKind::caught:
     case NoteKind::gpu_warning:
     case NoteKind::calls:
@@ -175,7 +176,7 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
           ? "the log names no other: another one did not come, or a device or the network is stuck"
           : "the log does not show who did not come";
   // Where one of them made the call, if its watchdog says so.
-  constexpr std::string_view kMadeIn = "it made the call that failed in ";
+  constexpr std::string_view kMadeIn = trace::kMadeFailedCallIn;
   const auto made = std::find_if(run.notes.begin(), run.notes.end(), [&](const RankNote& other) {
     return other.kind == NoteKind::stack && other.text.starts_with(kMadeIn) &&
            std::find(ranks.begin(), ranks.end(), other.rank) != ranks.end();
@@ -195,8 +196,8 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
 std::string describe_stacks(const trace::Run& run) {
   std::map<std::string, std::vector<const RankNote*>> places;
   for (const RankNote& note : run.notes) {
-    if (note.kind != NoteKind::stack || !note.text.starts_with(kIsIn)) continue;
-    places[note.text.substr(kIsIn.size())].push_back(&note);
+    if (note.kind != NoteKind::stack || !note.text.starts_with(trace::kWasIn)) continue;
+    places[note.text.substr(trace::kWasIn.size())].push_back(&note);
   }
   const auto who = [](const std::vector<const RankNote*>& notes) {
     std::vector<trace::Rank> ranks;
@@ -236,7 +237,7 @@ std::string describe_analysis(const trace::Run& run, const RankNote& note) {
   const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
     return other.kind == note.kind && other.text == note.text;
   });
-  constexpr std::string_view kBy = "by torchfrtrace it ";
+  constexpr std::string_view kBy = trace::kByTorchfrtrace;
   std::string text = shown(note);
   if (text.starts_with(kBy)) text = text.substr(kBy.size());
   return fmt::format("{}, by torchfrtrace, {}", describe_ranks(ranks), text);

@@ -31,6 +31,7 @@
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/line_labels.h"
+#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -114,7 +115,7 @@ class AnalysisReader {
                     call_ ? std::to_string(*call_) : "?", group_.empty() ? "?" : group_,
                     stack_.empty() ? "" : fmt::format(" in {}", stack_.words()));
     for (const Rank rank : missing_) {
-      add(rank, fmt::format("by torchfrtrace it did not join {}; {} expected in it", call,
+      add(rank, fmt::format("{}did not join {}; {} expected in it", kByTorchfrtrace, call,
                             plural(expected_.size(), "rank")));
       out_.world_size = std::max(out_.world_size, rank.value + 1);
     }

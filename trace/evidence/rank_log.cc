@@ -59,6 +59,7 @@
 #include "trace/evidence/line_labels.h"
 #include "trace/evidence/named_processes.h"
 #include "trace/evidence/nccl_lines.h"
+#include "trace/evidence/note_words.h"
 #include "trace/evidence/torchrun_summary.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
@@ -89,8 +90,8 @@ WordSearch search_with_launchers(std::initializer_list<std::string_view> words) 
   return WordSearch(std::move(all));
 }
 
-// Whether a line may say anything, as long as nothing goes on from an earlier one. Hardly any line of
-// a job's output does.
+// Whether a line may say anything, as long as nothing goes on from an earlier one. Hardly any line
+// of a job's output does.
 bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
@@ -454,8 +455,7 @@ class RankLogReader {
     const FailedCall failed = *std::exchange(failed_call_, std::nullopt);
     if (failed.stack.empty()) return;
     const int number = std::exchange(number_, failed.line);
-    add(NoteKind::stack, failed.rank,
-        fmt::format("it made the call that failed in {}", failed.stack.words()));
+    add(NoteKind::stack, failed.rank, fmt::format("{}{}", kMadeFailedCallIn, failed.stack.words()));
     number_ = number;
   }
 

@@ -29,6 +29,7 @@
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/line_labels.h"
+#include "trace/evidence/note_words.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/log_lines.h"
 #include "trace/gpus.h"
@@ -37,6 +38,10 @@
 namespace lockstep::trace {
 
 namespace {
+
+std::string considered_dead() {
+  return fmt::format("{}: not to be reached over RAS's network", kConsideredDead);
+}
 
 namespace dom = simdjson::dom;
 
@@ -211,7 +216,7 @@ class RasTextReader {
 
   // "Process 3487984 on node 172.16.64.213 managing GPU 5"
   void take_process(std::string_view line, int number) {
-    std::string text = section_ == "DEAD" ? "considered dead: not to be reached over RAS's network"
+    std::string text = section_ == "DEAD" ? considered_dead()
                                           : fmt::format("{}: no data of this process", section_);
     text += fmt::format("; {}", line.substr(0, 200));
     add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number, line);
@@ -423,9 +428,9 @@ class RasJsonReader {
     std::string text = "no data of this rank";
     if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
       if (flag_at(status, "considered_dead")) {
-        text = "considered dead: not to be reached over RAS's network";
+        text = considered_dead();
       } else if (flag_at(status, "unresponsive")) {
-        text = "its process does not answer";
+        text = fmt::format("its process {}", kDoesNotAnswer);
       } else {
         text = "its process answers, and is no longer in this communicator";
       }

@@ -36,6 +36,7 @@
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/line_labels.h"
+#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -268,7 +269,7 @@ class OneOutput {
       out_.add({RankNote::Kind::stack,
                 rank_.value_or(Rank(kNone)),
                 pid > 0 ? pid : kNone,
-                fmt::format("its process was in {}", chosen_),
+                fmt::format("{}{}", kWasIn, chosen_),
                 {file_.name, chosen_line_},
                 host_,
                 kNone,

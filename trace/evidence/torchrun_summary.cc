@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -49,8 +50,8 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
              : code == -9 && present_  ? RankNote::Kind::killed
                                        : RankNote::Kind::ended;
   out.host = std::exchange(host_, {});
-  out.text = fmt::format("{}by torchrun: exit code {}{}{}", present_ ? "the first failure, " : "",
-                         code, time_.empty() ? "" : " at ", time_);
+  out.text = fmt::format("{}by torchrun: exit code {}{}{}", present_ ? kFirstFailure : "", code,
+                         time_.empty() ? "" : " at ", time_);
   time_.clear();
   out.rank = std::exchange(rank_, Rank(kNone));
   if (present_ && code == 1) raised_first_ = out.rank;

@@ -18,8 +18,9 @@ namespace lockstep::trace {
 void drop_text_copies(std::vector<Piece>& pieces, bool evidence);
 
 // If several runs of a job recorded into one folder, keeps the newest: a rank that recorded nothing
-// in it has the file of an earlier run there. Files of ranks that failed before they agreed on a mark
-// are kept, too, if they are of the launcher's newest attempt. Returns the names of those dropped.
+// in it has the file of an earlier run there. Files of ranks that failed before they agreed on a
+// mark are kept, too, if they are of the launcher's newest attempt. Returns the names of those
+// dropped.
 std::vector<std::string> drop_earlier_runs(std::vector<Piece>& pieces);
 
 // Drops digests that are in a folder with traces: they were made from these.

@@ -14,6 +14,50 @@ namespace lockstep::verify {
 
 namespace {
 
+// One tensor in one step as a run recorded it: what its lowest rank holds, or all ranks' parts
+// together if it is sharded.
+struct WholeValue {
+  std::optional<std::uint64_t> hash;  // not of sharded ones
+  std::optional<double> norm;
+  Sketch sketch;
+  std::string dtype;
+  std::uint32_t name_index = 0;  // as ValueRow's
+
+  // The 2-norm: recorded, or estimated from the sketch.
+  double size() const { return norm ? *norm : norm_estimate(sketch); }
+};
+
+// Puts the parts of a sharded tensor together. O(ranks).
+WholeValue whole_value(const trace::Run& run, const ValueRow& row) {
+  const trace::StateMark& first = *row.readings.front().mark;
+  WholeValue out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.name_index};
+  if (!row.sharded()) return out;
+  out.hash.reset();
+  double squares = first.norm.value_or(0) * first.norm.value_or(0);
+  for (std::size_t i = 1; i < row.readings.size(); ++i) {
+    const trace::StateMark& mark = *row.readings[i].mark;
+    squares += mark.norm.value_or(0) * mark.norm.value_or(0);
+    if (mark.sketch.size() == out.sketch.size())
+      out.sketch = sum(std::move(out.sketch), mark.sketch);
+  }
+  if (out.norm) out.norm = std::sqrt(squares);
+  return out;
+}
+
+// Whether both have sketches of one length.
+bool sketches_compare(const WholeValue& a, const WholeValue& b) {
+  return !a.sketch.empty() && a.sketch.size() == b.sketch.size();
+}
+
+// The 2-norm of the difference: 0 where the hashes are equal, else estimated from the sketches,
+// else a lower bound from the norms; nothing where the two have nothing in common.
+std::optional<double> distance_between(const WholeValue& a, const WholeValue& b) {
+  if (a.hash && a.hash == b.hash) return 0;
+  if (sketches_compare(a, b)) return norm_estimate(sum(a.sketch, b.sketch, -1));
+  if (a.norm && b.norm) return std::abs(*a.norm - *b.norm);
+  return std::nullopt;
+}
+
 using ValueKey = std::tuple<std::int64_t, Phase, std::string>;
 using Values = std::map<ValueKey, WholeValue>;
 
@@ -150,33 +194,6 @@ Comparison compare_runs(const trace::Run& a, const trace::Run& b, std::optional<
   return out;
 }
 
-WholeValue whole_value(const trace::Run& run, const ValueRow& row) {
-  const trace::StateMark& first = *row.readings.front().mark;
-  WholeValue out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.name_index};
-  if (!row.sharded()) return out;
-  out.hash.reset();
-  double squares = first.norm.value_or(0) * first.norm.value_or(0);
-  for (std::size_t i = 1; i < row.readings.size(); ++i) {
-    const trace::StateMark& mark = *row.readings[i].mark;
-    squares += mark.norm.value_or(0) * mark.norm.value_or(0);
-    if (mark.sketch.size() == out.sketch.size())
-      out.sketch = sum(std::move(out.sketch), mark.sketch);
-  }
-  if (out.norm) out.norm = std::sqrt(squares);
-  return out;
-}
-
-bool sketches_compare(const WholeValue& a, const WholeValue& b) {
-  return !a.sketch.empty() && a.sketch.size() == b.sketch.size();
-}
-
-std::optional<double> distance_between(const WholeValue& a, const WholeValue& b) {
-  if (a.hash && a.hash == b.hash) return 0;
-  if (sketches_compare(a, b)) return norm_estimate(sum(a.sketch, b.sketch, -1));
-  if (a.norm && b.norm) return std::abs(*a.norm - *b.norm);
-  return std::nullopt;
-}
-
 namespace {
 
 // By name, then by step.
@@ -246,12 +263,20 @@ std::optional<std::pair<std::int64_t, double>> last_loss(const trace::Run& run) 
   return std::pair{*last, sum / ranks};
 }
 
-}  // namespace
-
+// The relative difference up to which two final losses agree: the square root of the unit roundoff
+// of the type that the forward computes in, half of its digits. float32: 2.4e-4, float16: 2.2e-2,
+// bfloat16: 6.3e-2. A dtype that is not known counts as float32.
+//
+// Why not a few roundings: the order in which gradients are added makes differences of about u.
+// AdamW divides a gradient that consists of such noise by the noise's own size, so parameters
+// without a real gradient come to differ by as much as the learning rate, which changes the loss a
+// little. docs/scenarios.md has measurements.
 double loss_tolerance(std::string_view dtype) {
   const double u = unit_roundoff(dtype).value_or(0);
   return std::sqrt(u > 0 ? u : kFloat32Roundoff);
 }
+
+}  // namespace
 
 std::optional<FinalLoss> final_loss(const trace::Run& run, const trace::Run& reference,
                                     std::string_view dtype) {

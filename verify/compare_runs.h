@@ -59,30 +59,6 @@ struct Comparison {
 Comparison compare_runs(const trace::Run& a, const trace::Run& b,
                         std::optional<double> tolerance = {});
 
-// One tensor in one step as a run recorded it: of a sharded one all ranks' parts together, else
-// what its lowest rank holds.
-
-struct WholeValue {
-  std::optional<std::uint64_t> hash;  // not of sharded ones
-  std::optional<double> norm;
-  Sketch sketch;
-  std::string dtype;
-  std::uint32_t name_index = 0;  // as ValueRow's
-
-  // The 2-norm: recorded, or estimated from the sketch.
-  double size() const { return norm ? *norm : norm_estimate(sketch); }
-};
-
-// Puts the parts of a sharded tensor together. O(ranks).
-WholeValue whole_value(const trace::Run& run, const ValueRow& row);
-
-// Whether both have sketches of one length.
-bool sketches_compare(const WholeValue& a, const WholeValue& b);
-
-// The 2-norm of the difference: 0 where the hashes are equal, else estimated from the sketches,
-// else a lower bound from the norms; nothing where the two have nothing in common.
-std::optional<double> distance_between(const WholeValue& a, const WholeValue& b);
-
 // How far two runs of one job ended apart, over many tensors together.
 
 struct Drift {
@@ -108,18 +84,8 @@ struct FinalLoss {
   bool agrees() const { return apart <= tolerance; }  // never where a loss is NaN
 };
 
-// The relative difference up to which two final losses agree: the square root of the unit roundoff
-// of the type that the forward computes in, half of its digits. float32: 2.4e-4, float16: 2.2e-2,
-// bfloat16: 6.3e-2. A dtype that is not known counts as float32.
-//
-// Why not a few roundings: the order in which gradients are added makes differences of about u.
-// AdamW divides a gradient that consists of such noise by the noise's own size, so parameters
-// without a real gradient come to differ by as much as the learning rate, which changes the loss a
-// little. docs/scenarios.md has measurements.
-double loss_tolerance(std::string_view dtype);
-
-// Nothing where the runs end in different steps, or one recorded no loss of the last step.
-// O(steps).
+// `dtype`: what the forward computes in; half of its digits are the tolerance. Nothing where the
+// runs end in different steps, or one recorded no loss of the last step. O(steps).
 std::optional<FinalLoss> final_loss(const trace::Run& run, const trace::Run& reference,
                                     std::string_view dtype);
 

@@ -49,6 +49,54 @@ bool reached_its_end(const Context& context, const trace::RankTrace& trace) {
   return !trace.calls.empty() && context.run.tables.op(trace.calls.back()) == trace::Op::finalize;
 }
 
+// Calls from one source location with the same defect, which a loop repeats on every rank: one
+// finding.
+struct CallSite {
+  static constexpr std::size_t kEvidenceShown = 4;
+
+  CallRef first;
+  std::vector<std::uint32_t> ranks;  // rank indices, ascending
+  std::vector<Evidence> evidence;
+  std::uint64_t count = 0;
+
+  // Counts a call; call it with ascending ranks. True where the caller should add evidence: for the
+  // first call of each of the first ranks.
+  bool add(CallRef call) {
+    if (count++ == 0) first = call;
+    if (!ranks.empty() && ranks.back() == call.rank) return false;
+    ranks.push_back(call.rank);
+    return evidence.size() < kEvidenceShown;
+  }
+};
+
+// A cause at the site's first call, complete except for its message; it blocks nobody. O(ranks).
+Cause cause_at(const Context& context, RuleId rule, CallSite site) {
+  const trace::Call& call = context.call(site.first);
+  Cause cause;
+  cause.finding = make_finding(rule);
+  Finding& f = cause.finding;
+  cause.can_block = false;
+  cause.seq = call.seq;
+  f.group = printable(context.run.tables.str(call.group));
+  f.seq = call.seq;
+  f.culprits = f.ranks = context.ranks(site.ranks);
+  if (call.step != trace::kNone) f.step = cause.step = call.step;
+  f.what = context.run.tables.names(call.what);
+  f.evidence = std::move(site.evidence);
+  set_fingerprint(f, trace::describe(context.run.tables, call.signature));
+  cause.deviants = std::move(site.ranks);
+  return cause;
+}
+
+// By group, sequence number and message. Sites are collected in the order of interned ids, which
+// may differ between runs of this program.
+void sort_by_location(std::vector<Cause>& causes) {
+  std::sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
+    return std::tie(a.finding.group, a.seq, a.finding.message) <
+           std::tie(b.finding.group, b.seq, b.finding.message);
+  });
+}
+
 // MPI: finds requests that were never waited for, by call and source location, so that a loop is
 // one finding.
 std::vector<Cause> check_requests(const Context& context) {
@@ -160,38 +208,6 @@ std::vector<Cause> check_lifecycle(const Context& context) {
     if (unwaited.calls > 0) out.push_back(explain_unwaited(context, unwaited, g));
   }
   return out;
-}
-
-bool CallSite::add(CallRef call) {
-  if (count++ == 0) first = call;
-  if (!ranks.empty() && ranks.back() == call.rank) return false;
-  ranks.push_back(call.rank);
-  return evidence.size() < kEvidenceShown;
-}
-
-Cause cause_at(const Context& context, RuleId rule, CallSite site) {
-  const trace::Call& call = context.call(site.first);
-  Cause cause;
-  cause.finding = make_finding(rule);
-  Finding& f = cause.finding;
-  cause.can_block = false;
-  cause.seq = call.seq;
-  f.group = printable(context.run.tables.str(call.group));
-  f.seq = call.seq;
-  f.culprits = f.ranks = context.ranks(site.ranks);
-  if (call.step != trace::kNone) f.step = cause.step = call.step;
-  f.what = context.run.tables.names(call.what);
-  f.evidence = std::move(site.evidence);
-  set_fingerprint(f, trace::describe(context.run.tables, call.signature));
-  cause.deviants = std::move(site.ranks);
-  return cause;
-}
-
-void sort_by_location(std::vector<Cause>& causes) {
-  std::sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
-    return std::tie(a.finding.group, a.seq, a.finding.message) <
-           std::tie(b.finding.group, b.seq, b.finding.message);
-  });
 }
 
 namespace {

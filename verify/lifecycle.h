@@ -2,7 +2,6 @@
 // accessed before.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "verify/context.h"
@@ -18,27 +17,5 @@ std::vector<Cause> check_lifecycle(const Context& context);
 // Finds buffers that were written between the issue of an asynchronous operation and its wait, or
 // read where the operation fills them. One finding per operation and source location. O(events).
 std::vector<Cause> check_buffers(const Context& context);
-
-// Calls from one source location with the same defect, which a loop repeats on every rank: one
-// finding.
-struct CallSite {
-  static constexpr std::size_t kEvidenceShown = 4;
-
-  CallRef first;
-  std::vector<std::uint32_t> ranks;  // rank indices, ascending
-  std::vector<Evidence> evidence;
-  std::uint64_t count = 0;
-
-  // Counts a call; call it with ascending ranks. True where the caller should add evidence: for the
-  // first call of each of the first ranks.
-  bool add(CallRef call);
-};
-
-// A cause at the site's first call, complete except for its message; it blocks nobody. O(ranks).
-Cause cause_at(const Context& context, RuleId rule, CallSite site);
-
-// Sorts by group, sequence number and message. Sites are collected in the order of interned ids,
-// which may differ between runs of this program.
-void sort_by_location(std::vector<Cause>& causes);
 
 }  // namespace lockstep::verify

@@ -120,8 +120,7 @@ std::string comparison_page(const verify::Comparison& comparison) {
                         html::scroller("comparison", html::element("pre", "", text))));
 }
 
-}  // namespace
-
+// For programs: what was compared, the first difference (null: none), a row per step.
 std::string comparison_json(const verify::Comparison& c) {
   const auto number = [](const std::optional<double>& x) { return x ? Json(*x) : Json(); };
   Json out = {{"compared", c.compared},
@@ -139,6 +138,8 @@ std::string comparison_json(const verify::Comparison& c) {
                             {"parameter", json_of(s.parameter)}});
   return fmt::format("{}\n", out.dump(2));
 }
+
+}  // namespace
 
 OutputForms comparison_forms() { return {"comparison", {"text", "json", "html", "markdown"}}; }
 

@@ -18,9 +18,6 @@ namespace lockstep::reports {
 std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24,
                             std::size_t width = kReportColumns);
 
-// The same for programs: what was compared, the first difference (null: none), a row per step.
-std::string comparison_json(const verify::Comparison& comparison);
-
 // The forms in which `lockstep compare` writes it, for write_targets(). `width`: of the text.
 OutputForms comparison_forms();
 std::string comparison_in(const std::string& kind, const verify::Comparison& comparison,

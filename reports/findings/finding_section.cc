@@ -137,14 +137,15 @@ std::string stacks(const verify::Finding& finding, const trace::Run& run) {
   return out;
 }
 
-}  // namespace
-
+// "Error modality-divergence proven", with its badge.
 std::string finding_kind(const verify::Finding& finding) {
   return element("p", "kind",
                  element("span", "badge", sentence(verify::to_string(finding.severity))) +
                      code(verify::rule(finding.rule).name) +
                      element("span", "soft small", verify::to_string(finding.certainty)));
 }
+
+}  // namespace
 
 std::string finding_section(const verify::Finding& finding, const FindingSource& source,
                             const std::string& id) {

@@ -35,7 +35,4 @@ std::string finding_sections(const verify::Report& report, const trace::Run& run
 // "finding-1" for the first one, 0.
 std::string finding_id(std::size_t finding);
 
-// "Error modality-divergence proven", with its badge.
-std::string finding_kind(const verify::Finding& finding);
-
 }  // namespace lockstep::reports::html

@@ -184,6 +184,41 @@ nlohmann::ordered_json spread_json(const sim::TrialsForecast::Quantiles& q,
             {"counts", histogram.counts}}}};
 }
 
+// At most `width` columns wide.
+std::string trials_text(const sim::TrialsForecast& t, std::size_t width) {
+  return fmt::format("  {}, seed {}\n{}", plural(t.options.trials, "trial"), t.options.seed,
+                     quantiles_table(t).text(width, 2));
+}
+
+nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {
+  nlohmann::ordered_json out = {{"trials", t.options.trials}, {"seed", t.options.seed}};
+  for (const auto& [name, share] : sim::kJitterNames)
+    out["jitter"][std::string(name)] = t.options.jitter.*share;
+  out["redraw_batches"] = t.options.redraw_batches;
+  out["steps"] = spread_json(t.steps, t.step_histogram);
+  out["trial_means"] = spread_json(t.trials, t.trial_histogram);
+  return out;
+}
+
+std::string trials_assumption(const sim::TrialsForecast& t) {
+  std::string varied;
+  for (const auto& [name, share] : sim::kJitterNames) {
+    if (t.options.jitter.*share > 0)
+      varied += fmt::format("{}{} by {}", varied.empty() ? "" : ", ", name,
+                            percent(t.options.jitter.*share));
+  }
+  std::string out;
+  if (!varied.empty())
+    out = fmt::format(
+        "log-normal factors with the mean 1, independent for each rank and step "
+        "(communication: for each call), vary {}; ",
+        varied);
+  return out + (t.options.redraw_batches
+                    ? "what a rank works in a step is drawn from what ranks that make the same "
+                      "calls worked in the steps that are measured"
+                    : "batches are those that were derived");
+}
+
 }  // namespace
 
 std::vector<Assumption> assumptions(const sim::ScenarioForecast& f) {
@@ -245,13 +280,14 @@ std::vector<std::vector<std::int32_t>> members_of_classes(const sim::ScenarioFor
   return out;
 }
 
-}  // namespace
-
+// By class: its ranks, "0-3,5".
 std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& f) {
   std::vector<std::string> out;
   for (const auto& members : members_of_classes(f)) out.push_back(ranges(members));
   return out;
 }
+
+}  // namespace
 
 std::vector<std::string> names_of_classes(const sim::ScenarioForecast& f) {
   std::vector<std::string> out;
@@ -382,40 +418,6 @@ Table quantiles_table(const sim::TrialsForecast& t) {
   add("single steps", t.steps);
   add("mean step of a trial", t.trials);
   return table;
-}
-
-std::string trials_text(const sim::TrialsForecast& t, std::size_t width) {
-  return fmt::format("  {}, seed {}\n{}", plural(t.options.trials, "trial"), t.options.seed,
-                     quantiles_table(t).text(width, 2));
-}
-
-nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {
-  nlohmann::ordered_json out = {{"trials", t.options.trials}, {"seed", t.options.seed}};
-  for (const auto& [name, share] : sim::kJitterNames)
-    out["jitter"][std::string(name)] = t.options.jitter.*share;
-  out["redraw_batches"] = t.options.redraw_batches;
-  out["steps"] = spread_json(t.steps, t.step_histogram);
-  out["trial_means"] = spread_json(t.trials, t.trial_histogram);
-  return out;
-}
-
-std::string trials_assumption(const sim::TrialsForecast& t) {
-  std::string varied;
-  for (const auto& [name, share] : sim::kJitterNames) {
-    if (t.options.jitter.*share > 0)
-      varied += fmt::format("{}{} by {}", varied.empty() ? "" : ", ", name,
-                            percent(t.options.jitter.*share));
-  }
-  std::string out;
-  if (!varied.empty())
-    out = fmt::format(
-        "log-normal factors with the mean 1, independent for each rank and step "
-        "(communication: for each call), vary {}; ",
-        varied);
-  return out + (t.options.redraw_batches
-                    ? "what a rank works in a step is drawn from what ranks that make the same "
-                      "calls worked in the steps that are measured"
-                    : "batches are those that were derived");
 }
 
 }  // namespace lockstep::reports

@@ -36,8 +36,6 @@ struct Assumption {
 // The assumptions behind the figures.
 std::vector<Assumption> assumptions(const sim::ScenarioForecast& forecast);
 
-// By class: its ranks, "0-3,5".
-std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& forecast);
 // By class, for people: "ranks 0-3,5", or where all are one stage of a pipeline "stage 1 (ranks
 // 1,5)".
 std::vector<std::string> names_of_classes(const sim::ScenarioForecast& forecast);
@@ -59,11 +57,6 @@ std::string forecast_csv(const sim::ScenarioForecast& forecast);
 
 // The quantiles of trials: a row for single steps, one for the means of trials.
 Table quantiles_table(const sim::TrialsForecast& trials);
-// The same as text, at most `width` columns wide.
-std::string trials_text(const sim::TrialsForecast& trials, std::size_t width);
-// {"trials", "seed", "steps": {"p5_ps", …, "histogram": {…}}, "trial_means": {…}}
-nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
-std::string trials_assumption(const sim::TrialsForecast& trials);
 
 // A scenario's forecast as one self-contained HTML page, in the frame of the reports
 // (reports/html/page.h): the figures, what ranks do over the steps, the critical path, what would

@@ -23,6 +23,15 @@ double sum(const std::vector<double>& parts) {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
+std::string series_legend(const std::vector<Series>& series) {
+  std::string out;
+  for (const Series& one : series)
+    out += fmt::format(
+        R"(<span><svg aria-hidden="true" width="12" height="12" viewBox="0 0 12 12">{}</svg>{}</span>)",
+        svg_rect(look(one), {0, 0, 12, 12}, 2), text(one.name));
+  return element("div", "legend squares", out);
+}
+
 // A plot from 0 to `most`, as wide as there is room: its labels stand around the picture.
 std::string plot(const std::string& label, const std::string& content, double most,
                  const NumberFormat& format, const std::string& first, const std::string& last,
@@ -72,15 +81,6 @@ std::vector<AreaPoint> thinned(const std::vector<AreaPoint>& points) {
 }
 
 }  // namespace
-
-std::string series_legend(const std::vector<Series>& series) {
-  std::string out;
-  for (const Series& one : series)
-    out += fmt::format(
-        R"(<span><svg aria-hidden="true" width="12" height="12" viewBox="0 0 12 12">{}</svg>{}</span>)",
-        svg_rect(look(one), {0, 0, 12, 12}, 2), text(one.name));
-  return element("div", "legend squares", out);
-}
 
 std::string stacked_bars(const std::string& label, const std::vector<Series>& series,
                          const std::vector<StackedBar>& bars, double whole) {

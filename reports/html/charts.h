@@ -54,9 +54,6 @@ struct SignedBar {
 };
 std::string signed_bars(const std::string& label, const std::vector<SignedBar>& bars);
 
-// The legend: names and styles of the series.
-std::string series_legend(const std::vector<Series>& series);
-
 // A Gantt chart: what is done when. Lanes from the top, time to the right over the whole width,
 // however narrow; a box has the style of its series.
 struct GanttBox {

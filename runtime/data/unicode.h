@@ -14,7 +14,6 @@ CodePoints decode_utf8(std::string_view bytes);
 void append_utf8(char32_t code_point, std::string& to);
 
 bool is_space(char32_t c);        // Unicode's White_Space without control characters
-bool is_cjk(char32_t c);          // the ideographs that BERT splits one by one
 bool is_punctuation(char32_t c);  // ASCII's symbols count, too
 bool is_control(char32_t c);      // Cc, Cf, Co, Cs, but tab, line feed and carriage return
 
@@ -23,11 +22,5 @@ bool is_control(char32_t c);      // Cc, Cf, Co, Cs, but tab, line feed and carr
 // blanks around CJK ideographs, decomposes (NFD), drops non-spacing marks, lower-cases. "Café, 中"
 // → "cafe,  中 ". O(n log n) in the worst case, for runs of combining marks.
 CodePoints bert_normalized(const CodePoints& text);
-
-// Characters that are newer than the reference tokenizer's tables.
-
-// True for marks, punctuation and format characters that the Hugging Face tokenizers treat as parts
-// of words, because their tables are Unicode 8's. O(log n).
-bool is_newer_than_reference(char32_t c);
 
 }  // namespace lockstep::runtime

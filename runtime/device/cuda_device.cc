@@ -1,5 +1,4 @@
-#include "runtime/device/cuda_device.h"
-
+// A CUDA device (device.h). Only compiled with LOCKSTEP_CUDA.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -190,8 +189,10 @@ class CudaFingerprints final : public DeviceFingerprints {
   std::vector<std::uint64_t> elements_;  // of each tensor that was taken
 };
 
-}  // namespace
-
+// Fingerprints of the tensors on CUDA device `index`, taken by a kernel of our own
+// (fingerprint_kernel.cu). Compiles it for the device: a few seconds. `sketch`: values of a sketch,
+// at most kSketchValues. Errors: no driver, no NVRTC, or an NVRTC that does not know the device.
+// Throws what LibTorch throws.
 Result<std::unique_ptr<DeviceFingerprints>> make_cuda_fingerprints(int index,
                                                                    std::uint32_t sketch) {
   const c10::Device torch_device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
@@ -219,8 +220,6 @@ Result<std::unique_ptr<DeviceFingerprints>> make_cuda_fingerprints(int index,
   return std::unique_ptr<DeviceFingerprints>(std::make_unique<CudaFingerprints>(
       *driver, *code, index, static_cast<unsigned>(multiprocessors), sketch));
 }
-
-namespace {
 
 using Transport = Scenario::Backend;
 using Nccl = c10d::ProcessGroupNCCL;

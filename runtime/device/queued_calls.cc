@@ -369,12 +369,13 @@ QueuedBackend::WorkPtr QueuedBackend::make(const BackendCall& call, const Forwar
   return work;
 }
 
+namespace {
+
+// Whether the queue has begun the call of a Work that came from a QueuedBackend.
 bool queue_has_begun(c10d::Work& work) {
   const auto* queued = dynamic_cast<const QueuedWork*>(&work);
   return queued != nullptr && queued->has_begun();
 }
-
-namespace {
 
 class QueuedCpu final : public Device {
  public:

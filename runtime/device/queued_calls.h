@@ -135,9 +135,6 @@ class QueuedBackend : public ForwardingBackend {
   std::optional<QueuedBatch> batch_;  // since startCoalescing
 };
 
-// Whether the queue has begun the call of a Work that came from a QueuedBackend.
-bool queue_has_begun(c10d::Work& work);
-
 // The CPU, with the calls of all its groups queued as on a GPU.
 //
 // For the calling thread, which trains. `order` must not be QueuedCalls::no.

@@ -31,8 +31,9 @@ Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
   return Status::ok();
 }
 
-}  // namespace
-
+// Writes the scenario of file `path`, changed, to a new file in `folder`, for derive_ranks().
+// Errors: a file that cannot be read or written, errors of the scenario before or after the change,
+// a job that cannot be derived.
 Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
                                     const std::string& folder) {
   const Result<Scenario> own = load_checked_scenario(path);
@@ -47,6 +48,8 @@ Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChan
   if (const Status ok = write_file(file, *changed); !ok) return ok.error();
   return load_scenario(file);
 }
+
+}  // namespace
 
 Result<sim::TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
                                              const sim::Machine& machine,

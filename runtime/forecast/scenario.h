@@ -15,12 +15,6 @@
 
 namespace lockstep::runtime {
 
-// Writes the scenario of file `path`, changed, to a new file in `folder`, for derive_ranks().
-// Errors: a file that cannot be read or written, errors of the scenario before or after the change,
-// a job that cannot be derived.
-Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
-                                    const std::string& folder);
-
 struct ForecastOptions {
   std::string folder;           // exists; receives the changed scenario and its derivation
   std::optional<bool> on_meta;  // nothing: as it suits the job
@@ -31,8 +25,9 @@ struct ForecastOptions {
 };
 
 // Derives and simulates it. Which samples ranks read is unknown in the result if `change` names a
-// number of ranks. Errors: those of scenario_to_derive(), derive_ranks() and
-// sim::time_scenario(); no worker is found.
+// number of ranks. Errors: a file that cannot be read or written, errors of the scenario before or
+// after the change, a job that cannot be derived; those of derive_ranks() and sim::time_scenario();
+// no worker is found.
 Result<sim::TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
                                              const sim::Machine& machine,
                                              const ForecastOptions& options,

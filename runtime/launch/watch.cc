@@ -21,6 +21,7 @@
 #include <fmt/core.h>
 
 #include "base/clock.h"
+#include "base/interrupts.h"
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/terminal.h"
@@ -50,6 +51,12 @@ Result<std::vector<std::string>> ring_files(const std::string& folder) {
   return out;
 }
 
+// This machine's name as ring files record it.
+std::string this_host() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
+}
+
 // Events that the rank recorded since its start, including those that the ring has overwritten.
 std::uint64_t events_of(const trace::RankTrace& trace) {
   return trace.dropped + trace.events.size();
@@ -65,11 +72,6 @@ bool has_ended(std::int64_t pid) {
   // "4711 (name) Z 1 …": the name may contain anything, also ")".
   const std::size_t name_end = line.rfind(')');
   return name_end != std::string::npos && line.compare(name_end, 3, ") Z") == 0;
-}
-
-std::string this_host() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
 }
 
 // Marks ranks whose process has ended as killed.
@@ -128,6 +130,19 @@ Result<std::optional<WatchSource::Poll>> WatchSource::poll() {
   return std::optional<Poll>(std::move(out));
 }
 
+namespace {
+
+constexpr trace::Nanos kSecond = 1'000'000'000;
+// Poll at most one twentieth of the time: a poll that took 1 s is followed by 20 s of pause,
+// because the job needs the machine.
+constexpr trace::Nanos kPollCostFactor = 20;
+// Signals and changes of the terminal's size are noticed this fast.
+constexpr auto kSlice = std::chrono::milliseconds(50);
+constexpr trace::Nanos kSettle = kSecond / 2;            // between the two polls of --once
+constexpr trace::Nanos kProgressInterval = 5 * kSecond;  // between two progress lines
+
+// The environment variables of the command of --exec: docs/watch.md. LOCKSTEP_CULPRITS is empty
+// where none can be named.
 std::vector<std::pair<std::string, std::string>> exec_environment(const std::string& folder,
                                                                   const verify::Finding& worst) {
   std::vector<std::int32_t> culprits;
@@ -140,6 +155,8 @@ std::vector<std::pair<std::string, std::string>> exec_environment(const std::str
           {"LOCKSTEP_MESSAGE", printable(worst.message)}};
 }
 
+// Runs `command` with /bin/sh and waits for it. Its output goes to standard error. A signal to us
+// ends it. Errors: it cannot be started, or exits with an error.
 Status run_exec(const std::string& command, const std::string& folder, const verify::Finding& worst,
                 Interrupts& interrupts) {
   for (const auto& [name, value] : exec_environment(folder, worst))
@@ -161,17 +178,6 @@ Status run_exec(const std::string& command, const std::string& folder, const ver
                {},
                fmt::format("run it by hand: {}", printable(command))};
 }
-
-namespace {
-
-constexpr trace::Nanos kSecond = 1'000'000'000;
-// Poll at most one twentieth of the time: a poll that took 1 s is followed by 20 s of pause,
-// because the job needs the machine.
-constexpr trace::Nanos kPollCostFactor = 20;
-// Signals and changes of the terminal's size are noticed this fast.
-constexpr auto kSlice = std::chrono::milliseconds(50);
-constexpr trace::Nanos kSettle = kSecond / 2;            // between the two polls of --once
-constexpr trace::Nanos kProgressInterval = 5 * kSecond;  // between two progress lines
 
 class Watcher {
  public:

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/interrupts.h"
 #include "base/result.h"
 #include "reports/exit_status.h"
 #include "reports/findings/forms.h"
@@ -25,9 +24,6 @@ namespace lockstep::runtime {
 
 // Whether a process of this machine has ended. A zombie has.
 bool has_ended(std::int64_t pid);
-
-// This machine's name as ring files record it.
-std::string this_host();
 
 class WatchSource {
  public:
@@ -69,22 +65,6 @@ class WatchSource {
   std::map<trace::Rank, VanishedProcess> gone_;
 };
 
-// Runs the user's command when something is found: `lockstep watch --exec CMD`.
-
-// The command's environment variables, as names and values:
-//  LOCKSTEP_FOLDER     the job's folder
-//  LOCKSTEP_RULE       the rule id of the worst finding
-//  LOCKSTEP_SEVERITY, LOCKSTEP_CERTAINTY   of that finding: "error", "proven"
-//  LOCKSTEP_CULPRITS   its culprits, "1,3"; empty: none can be named
-//  LOCKSTEP_MESSAGE    its message, one line
-std::vector<std::pair<std::string, std::string>> exec_environment(const std::string& folder,
-                                                                  const verify::Finding& worst);
-
-// Runs `command` with /bin/sh and waits for it. Its output goes to standard error. A signal to us
-// ends it. Errors: it cannot be started, or exits with an error.
-Status run_exec(const std::string& command, const std::string& folder, const verify::Finding& worst,
-                Interrupts& interrupts);
-
 // The whole command: `lockstep watch`.
 
 struct WatchOptions {
@@ -93,7 +73,9 @@ struct WatchOptions {
   bool ignore_processes = false;  // the negation of WatchSource::Options::look_for_processes
   double interval_s = 1;          // between two polls; longer if a poll takes long
   double late_s = 0.1;            // report ranks that are this far behind the median of their group
-  std::string exec;  // run_exec()'s command, for each new finding that counts; empty: none
+  // /bin/sh runs it for each new finding that counts, with variables that describe the worst one
+  // (docs/watch.md); empty: none.
+  std::string exec;
   reports::ReportOptions report;
 };
 

@@ -57,7 +57,7 @@ TextTower text_tower(Model model, std::int64_t width, WeightNames names) {
   return tower;
 }
 
-}  // namespace
+// The next four create an encoder with random weights.
 
 ImageTower tower_of(const ResNetOptions& options) {
   return image_tower(ResNet(options), options.feature_width(), WeightNames::torchvision());
@@ -65,6 +65,7 @@ ImageTower tower_of(const ResNetOptions& options) {
 
 ImageTower small_image_tower() { return image_tower(ImageEncoder(kSmallWidth), kSmallWidth, {}); }
 
+// `input` gives the vocabulary's size, and the smallest number of positions.
 TextTower tower_of(BertOptions options, const InputSpec& input) {
   options.vocabulary = input.vocabulary;
   options.positions = std::max(options.positions, input.max_tokens);
@@ -80,8 +81,6 @@ TextTower small_text_tower(const InputSpec& input) {
   tower.causal = true;
   return tower;
 }
-
-namespace {
 
 struct ImageEntry {
   std::string_view name;

@@ -45,13 +45,6 @@ struct TextTower {
   std::function<bool(std::string_view name)> in_front;
 };
 
-// Each creates the encoder with random weights.
-ImageTower tower_of(const ResNetOptions& options);
-// `input` gives the vocabulary's size, and the smallest number of positions.
-TextTower tower_of(BertOptions options, const InputSpec& input);
-ImageTower small_image_tower();
-TextTower small_text_tower(const InputSpec& input);
-
 // The catalog: the only place where a name becomes an encoder, for scenarios and for
 // `lockstep-worker model`.
 

@@ -35,6 +35,13 @@ constexpr std::array<TypeRow, 10> kTypes = {{{StoredType::F64, "F64", 8},
 
 const TypeRow& row_of(StoredType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
+std::optional<StoredType> stored_type_named(std::string_view name) {
+  for (const TypeRow& row : kTypes) {
+    if (row.name == name) return row.type;
+  }
+  return std::nullopt;
+}
+
 // A name from the file for a message: in single quotes, short and printable.
 std::string in_quotes(std::string_view name) {
   constexpr std::size_t kMax = 80;
@@ -234,13 +241,6 @@ Status check_offsets(const std::vector<StoredTensor>& tensors, std::uint64_t dat
 std::string_view name_of(StoredType type) { return row_of(type).name; }
 
 std::size_t bytes_of(StoredType type) { return row_of(type).bytes; }
-
-std::optional<StoredType> stored_type_named(std::string_view name) {
-  for (const TypeRow& row : kTypes) {
-    if (row.name == name) return row.type;
-  }
-  return std::nullopt;
-}
 
 std::string shape_in_words(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));

@@ -27,7 +27,6 @@ enum class StoredType { F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL };
 
 // "F32", as in the file.
 std::string_view name_of(StoredType type);
-std::optional<StoredType> stored_type_named(std::string_view name);
 std::size_t bytes_of(StoredType type);  // of one value
 
 struct StoredTensor {

@@ -18,12 +18,8 @@ namespace lockstep::runtime {
 
 namespace fs = std::filesystem;
 
-std::string replay_folder(const Scenario& scenario) {
-  return (fs::path(scenario.file).parent_path() / scenario.replay).string();
-}
-
 Result<trace::Run> load_replay_program(const Scenario& scenario) {
-  const std::string folder = replay_folder(scenario);
+  const std::string folder = (fs::path(scenario.file).parent_path() / scenario.replay).string();
   std::error_code failed;
   std::uint64_t bytes = 0;
   for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {

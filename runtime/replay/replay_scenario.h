@@ -10,12 +10,10 @@
 
 namespace lockstep::runtime {
 
-// The folder of the calls: `replay`, relative to the folder of the scenario's file.
-std::string replay_folder(const Scenario& scenario);
-
-// Reads the program, and checks everything that would keep the ranks from replaying it. Errors:
-// those of load_run, replay_program and check_tensors, over NCCL those of find_nccl_refusal;
-// another number of ranks than the scenario's; a folder larger than kMaxReplayFolderBytes.
+// Reads the program from the folder that `replay` names, relative to the scenario's file, and
+// checks everything that would keep the ranks from replaying it. Errors: those of load_run,
+// replay_program and check_tensors, over NCCL those of find_nccl_refusal; another number of ranks
+// than the scenario's; a folder larger than kMaxReplayFolderBytes.
 Result<trace::Run> load_replay_program(const Scenario& scenario);
 inline constexpr std::uint64_t kMaxReplayFolderBytes = std::uint64_t{1} << 28U;
 

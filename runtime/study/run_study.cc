@@ -85,6 +85,37 @@ std::optional<double> feature_drift(const std::vector<double>& a, const std::vec
   return share(std::sqrt(apart), std::sqrt(size));
 }
 
+struct Watched {
+  const trace::Run* run = nullptr;
+  const RunFigures* figures = nullptr;
+};
+
+// `same`: one process with the remedy; `plain`: one process without. All watched in every step.
+reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain) {
+  reports::Accuracy out;
+  // Against one process with the same remedy: what is left is the strategy's doing. Drifts are
+  // against one without a remedy: what the remedy does to training.
+  const verify::Comparison comparison = verify::compare_runs(*run.run, *same.run);
+  if (comparison.first_difference) {
+    out.gradient_error = comparison.first_difference->error;
+    out.first_difference = comparison.first_difference->name;
+  } else {
+    for (const verify::StepDifference& step : comparison.steps) {
+      if (!step.gradient) continue;
+      // Differences of rounding that grew since say nothing about the strategy.
+      if (out.gradient_error && step.gradient->error > step.gradient->tolerance) break;
+      out.gradient_error = std::max(out.gradient_error.value_or(0), step.gradient->error);
+    }
+  }
+  out.image_drift = travelled_share(*run.run, *plain.run, is_image_path);
+  out.text_drift = travelled_share(*run.run, *plain.run, is_text_path);
+  const verify::Drift statistics =
+      verify::drift_between(*run.run, *plain.run, verify::Phase::buffer, is_running_statistic);
+  out.batch_norm_drift = share(statistics.apart, statistics.size);
+  out.feature_drift = feature_drift(run.figures->image_sketches, plain.figures->image_sketches);
+  return out;
+}
+
 }  // namespace
 
 RunFigures figures_of(const JobOutcome& outcome) {
@@ -110,31 +141,6 @@ RunFigures figures_of(const JobOutcome& outcome) {
     }
   }
   if (ranks > 0) out.loss = losses / static_cast<double>(ranks);
-  return out;
-}
-
-reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain) {
-  reports::Accuracy out;
-  // Against one process with the same remedy: what is left is the strategy's doing. Drifts are
-  // against one without a remedy: what the remedy does to training.
-  const verify::Comparison comparison = verify::compare_runs(*run.run, *same.run);
-  if (comparison.first_difference) {
-    out.gradient_error = comparison.first_difference->error;
-    out.first_difference = comparison.first_difference->name;
-  } else {
-    for (const verify::StepDifference& step : comparison.steps) {
-      if (!step.gradient) continue;
-      // Differences of rounding that grew since say nothing about the strategy.
-      if (out.gradient_error && step.gradient->error > step.gradient->tolerance) break;
-      out.gradient_error = std::max(out.gradient_error.value_or(0), step.gradient->error);
-    }
-  }
-  out.image_drift = travelled_share(*run.run, *plain.run, is_image_path);
-  out.text_drift = travelled_share(*run.run, *plain.run, is_text_path);
-  const verify::Drift statistics =
-      verify::drift_between(*run.run, *plain.run, verify::Phase::buffer, is_running_statistic);
-  out.batch_norm_drift = share(statistics.apart, statistics.size);
-  out.feature_drift = feature_drift(run.figures->image_sketches, plain.figures->image_sketches);
   return out;
 }
 

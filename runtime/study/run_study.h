@@ -28,14 +28,6 @@ struct RunFigures {
 // The figures of a job that has ended. O(calls).
 RunFigures figures_of(const JobOutcome& outcome);
 
-struct Watched {
-  const trace::Run* run = nullptr;
-  const RunFigures* figures = nullptr;
-};
-
-// `same`: one process with the remedy; `plain`: one process without. All watched in every step.
-reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain);
-
 // Nothing where there are no values.
 std::optional<reports::Spread> spread_of(std::vector<double> values);
 

@@ -108,13 +108,14 @@ std::int64_t first_batch(const Scenario& scenario, int rank, std::int64_t step) 
   return step * (pipeline ? scenario.micro_batches(rank) : scenario.train.accumulation.steps);
 }
 
-}  // namespace
-
+// The sizes that the model takes from the data set: image side, vocabulary, text length.
 InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary) {
   return {image_side(scenario),     static_cast<std::int64_t>(vocabulary.size()),
           max_length(scenario),     vocabulary.special().pad,
           vocabulary.special().end, vocabulary.special().mask};
 }
+
+}  // namespace
 
 Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario, int rank,
                                                        int world_size) {

@@ -25,9 +25,6 @@
 
 namespace lockstep::runtime {
 
-// The sizes that the model takes from the data set: image side, vocabulary, text length.
-InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary);
-
 class BatchSource {
  public:
   // Opens the data set for `rank` of `world_size`. Errors: those of manifest and vocabulary, a

@@ -25,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using TensorsByName = std::map<std::string, at::Tensor>;
+
 constexpr std::string_view kStepPrefix = "step_";
 
 std::string step_folder(const std::string& folder, std::int64_t steps) {
@@ -88,6 +90,192 @@ Status make_folder(const std::string& folder, const std::string& step) {
   return Error{"cannot make the checkpoint's folder: " + failed.message(),
                {folder},
                "name a folder that can be written"};
+}
+
+// The optimizer's state of one parameter. With `make`, it is created first if the optimizer has not
+// stepped yet, as after a restart.
+struct Moments {
+  NamedTensors tensors;
+  std::function<std::int64_t()> step;
+  std::function<void(std::int64_t)> set_step;
+};
+
+Moments moments_of(torch::optim::Optimizer& optimizer, const at::Tensor& parameter, bool make) {
+  Moments out;
+  auto& states = optimizer.state();
+  void* const key = parameter.unsafeGetTensorImpl();
+  const bool is_adam = dynamic_cast<torch::optim::AdamW*>(&optimizer) != nullptr;
+  if (!is_adam) return out;  // SGD without momentum has no state
+  if (states.find(key) == states.end()) {
+    if (!make) return out;
+    auto fresh = std::make_unique<torch::optim::AdamWParamState>();
+    fresh->step(0);
+    fresh->exp_avg(at::zeros_like(parameter));
+    fresh->exp_avg_sq(at::zeros_like(parameter));
+    states[key] = std::move(fresh);
+  }
+  auto& state = static_cast<torch::optim::AdamWParamState&>(*states[key]);
+  out.tensors = {{"exp_avg", state.exp_avg()}, {"exp_avg_sq", state.exp_avg_sq()}};
+  out.step = [&state] { return state.step(); };
+  out.set_step = [&state](std::int64_t n) { state.step(n); };
+  return out;
+}
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// The part that is the same in both layouts.
+void add_rest(const TrainingState& state, NamedTensors& all) {
+  all.emplace_back("loss_scale", state.scaler.scale_state().contiguous());
+  all.emplace_back("loss_scale_growth", state.scaler.growth_state().contiguous());
+  all.emplace_back("random", random_state());
+}
+
+// Copies what tensors_of_rank() or whole_tensors() made into the state, and remembers the first
+// name that does not fit; then the state is unusable.
+class Restore {
+ public:
+  Restore(TrainingState& state, Strategy& strategy, const TensorsByName& stored, bool is_whole)
+      : state_(state), strategy_(strategy), stored_(stored), is_whole_(is_whole) {}
+
+  // Returns the first name that the file lacks or holds in another shape; empty if everything fits.
+  std::string run() {
+    const std::string buffer = is_whole_ ? "" : "buffer.";
+    for (auto& [name, tensor] : state_.optimised) {
+      tensor.copy_(value_of(name, tensor, is_whole_ ? "" : "parameter.", ""));
+      restore_moments(name, tensor);
+    }
+    for (auto& [name, tensor] : state_.buffers) tensor.copy_(find(buffer + name, tensor));
+    for (const auto& [name, to] : {std::pair{"loss_scale", state_.scaler.scale_state()},
+                                   std::pair{"loss_scale_growth", state_.scaler.growth_state()}}) {
+      to.copy_(find(name, to));
+    }
+    const auto random = stored_.find("random");
+    if (random == stored_.end()) wrong_ = "random";
+    if (wrong_.empty()) set_random_state(random->second);
+    return wrong_;
+  }
+
+ private:
+  // Returns zeros for what does not fit; the caller gives the state up then.
+  at::Tensor find(const std::string& name, const at::Tensor& like) {
+    const auto found = stored_.find(name);
+    if (found != stored_.end() && found->second.sizes() == like.sizes()) return found->second;
+    if (wrong_.empty()) wrong_ = name;
+    return at::zeros(like.sizes(), like.options());
+  }
+
+  at::Tensor value_of(const std::string& name, const at::Tensor& optimised,
+                      const std::string& before, const std::string& suffix) {
+    if (!is_whole_) return find(before + name + suffix, optimised);
+    return strategy_.part(name, optimised,
+                          [&](const std::string& parameter, const at::Tensor& like) {
+                            return find(before + parameter + suffix, like);
+                          });
+  }
+
+  // The largest step count of the parameters in `name`; nothing if none of them had a gradient so
+  // far. A shard holds several parameters but has one step count. Those that had no gradient have
+  // moments of 0 in it.
+  std::optional<std::int64_t> steps_of(const std::string& name, const at::Tensor& optimised) {
+    std::optional<std::int64_t> most;
+    const auto look = [&](const std::string& parameter) {
+      const auto found = stored_.find("optimizer." + parameter + ".step");
+      if (found == stored_.end() || found->second.numel() != 1) return;
+      most = std::max(most.value_or(0), found->second.item<std::int64_t>());
+    };
+    if (!is_whole_) {
+      look(name);
+      return most;
+    }
+    strategy_.part(name, optimised, [&](const std::string& parameter, const at::Tensor& like) {
+      look(parameter);
+      return at::zeros(like.sizes(), like.options());
+    });
+    return most;
+  }
+
+  void restore_moments(const std::string& name, const at::Tensor& optimised) {
+    const auto steps = steps_of(name, optimised);
+    if (!steps) return;
+    const Moments moments = moments_of(state_.optimizer, optimised, true);
+    for (const auto& [kind, value] : moments.tensors) {
+      const std::string end = "." + kind;
+      if (!is_whole_) {
+        value.copy_(find("optimizer." + name + end, value));
+        continue;
+      }
+      value.copy_(strategy_.part(
+          name, optimised, [&](const std::string& parameter, const at::Tensor& like) {
+            const std::string key = "optimizer." + parameter;
+            return stored_.contains(key + ".step") ? find(key + end, like)
+                                                   : at::zeros(like.sizes(), like.options());
+          }));
+    }
+    if (moments.set_step) moments.set_step(*steps);
+  }
+
+  TrainingState& state_;
+  Strategy& strategy_;
+  const TensorsByName& stored_;
+  bool is_whole_;
+  std::string wrong_;
+};
+
+// This rank's state as contiguous tensors. Names have the prefix "parameter.", "optimizer." or
+// "buffer."; those of the optimizer end in ".exp_avg", ".exp_avg_sq" or ".step" (one number).
+NamedTensors tensors_of_rank(const TrainingState& state) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : state.optimised) {
+    all.emplace_back("parameter." + name, tensor.detach().contiguous());
+    const Moments moments = moments_of(state.optimizer, tensor, false);
+    for (const auto& [kind, value] : moments.tensors) {
+      all.emplace_back("optimizer." + name + "." + kind, value.contiguous());
+    }
+    if (moments.step) {
+      all.emplace_back("optimizer." + name + ".step", at::full({1}, moments.step(), at::kLong));
+    }
+  }
+  for (const auto& [name, tensor] : state.buffers) {
+    all.emplace_back("buffer." + name, tensor.contiguous());
+  }
+  add_rest(state, all);
+  return all;
+}
+
+// The same with whole parameters and buffers under their own names. Collective if the strategy
+// shards. With `keep` false this rank only takes part, and gets an empty list.
+NamedTensors whole_tensors(const TrainingState& state, Strategy& strategy, bool keep) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : state.optimised) {
+    NamedTensors parameters = strategy.whole(name, tensor.detach());
+    const Moments moments = moments_of(state.optimizer, tensor, false);
+    for (const auto& [kind, value] : moments.tensors) {
+      for (const auto& [parameter, part] : strategy.whole(name, value)) {
+        if (keep) all.emplace_back("optimizer." + parameter + "." + kind, part.contiguous());
+      }
+    }
+    for (const auto& [parameter, value] : parameters) {
+      if (!keep) continue;
+      all.emplace_back(parameter, value.contiguous());
+      if (!moments.step) continue;
+      all.emplace_back("optimizer." + parameter + ".step",
+                       at::full({1}, moments.step(), at::kLong));
+    }
+  }
+  if (!keep) return {};
+  for (const auto& [name, tensor] : state.buffers) all.emplace_back(name, tensor.contiguous());
+  add_rest(state, all);
+  return all;
 }
 
 }  // namespace
@@ -199,202 +387,12 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
     return refuse("the checkpoint is damaged: its checksum does not fit",
                   "resume from an earlier one");
   }
-  const std::string wrong = restore(state, strategy, stored, is_whole);
+  const std::string wrong = Restore(state, strategy, stored, is_whole).run();
   if (!wrong.empty()) {
     return refuse("the checkpoint does not fit this model: " + printable(wrong),
                   "resume with the scenario that it was made with");
   }
   return Status::ok();
-}
-
-namespace {
-
-// The optimizer's state of one parameter. With `make`, it is created first if the optimizer has not
-// stepped yet, as after a restart.
-struct Moments {
-  NamedTensors tensors;
-  std::function<std::int64_t()> step;
-  std::function<void(std::int64_t)> set_step;
-};
-
-Moments moments_of(torch::optim::Optimizer& optimizer, const at::Tensor& parameter, bool make) {
-  Moments out;
-  auto& states = optimizer.state();
-  void* const key = parameter.unsafeGetTensorImpl();
-  const bool is_adam = dynamic_cast<torch::optim::AdamW*>(&optimizer) != nullptr;
-  if (!is_adam) return out;  // SGD without momentum has no state
-  if (states.find(key) == states.end()) {
-    if (!make) return out;
-    auto fresh = std::make_unique<torch::optim::AdamWParamState>();
-    fresh->step(0);
-    fresh->exp_avg(at::zeros_like(parameter));
-    fresh->exp_avg_sq(at::zeros_like(parameter));
-    states[key] = std::move(fresh);
-  }
-  auto& state = static_cast<torch::optim::AdamWParamState&>(*states[key]);
-  out.tensors = {{"exp_avg", state.exp_avg()}, {"exp_avg_sq", state.exp_avg_sq()}};
-  out.step = [&state] { return state.step(); };
-  out.set_step = [&state](std::int64_t n) { state.step(n); };
-  return out;
-}
-
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
-
-// The part that is the same in both layouts.
-void add_rest(const TrainingState& state, NamedTensors& all) {
-  all.emplace_back("loss_scale", state.scaler.scale_state().contiguous());
-  all.emplace_back("loss_scale_growth", state.scaler.growth_state().contiguous());
-  all.emplace_back("random", random_state());
-}
-
-// Copies the contents of a file into the state, and remembers the first name that does not fit.
-class Restore {
- public:
-  Restore(TrainingState& state, Strategy& strategy, const TensorsByName& stored, bool is_whole)
-      : state_(state), strategy_(strategy), stored_(stored), is_whole_(is_whole) {}
-
-  // Returns the first name that the file lacks or holds in another shape; empty if everything fits.
-  std::string run() {
-    const std::string buffer = is_whole_ ? "" : "buffer.";
-    for (auto& [name, tensor] : state_.optimised) {
-      tensor.copy_(value_of(name, tensor, is_whole_ ? "" : "parameter.", ""));
-      restore_moments(name, tensor);
-    }
-    for (auto& [name, tensor] : state_.buffers) tensor.copy_(find(buffer + name, tensor));
-    for (const auto& [name, to] : {std::pair{"loss_scale", state_.scaler.scale_state()},
-                                   std::pair{"loss_scale_growth", state_.scaler.growth_state()}}) {
-      to.copy_(find(name, to));
-    }
-    const auto random = stored_.find("random");
-    if (random == stored_.end()) wrong_ = "random";
-    if (wrong_.empty()) set_random_state(random->second);
-    return wrong_;
-  }
-
- private:
-  // Returns zeros for what does not fit; the caller gives the state up then.
-  at::Tensor find(const std::string& name, const at::Tensor& like) {
-    const auto found = stored_.find(name);
-    if (found != stored_.end() && found->second.sizes() == like.sizes()) return found->second;
-    if (wrong_.empty()) wrong_ = name;
-    return at::zeros(like.sizes(), like.options());
-  }
-
-  at::Tensor value_of(const std::string& name, const at::Tensor& optimised,
-                      const std::string& before, const std::string& suffix) {
-    if (!is_whole_) return find(before + name + suffix, optimised);
-    return strategy_.part(name, optimised,
-                          [&](const std::string& parameter, const at::Tensor& like) {
-                            return find(before + parameter + suffix, like);
-                          });
-  }
-
-  // The largest step count of the parameters in `name`; nothing if none of them had a gradient so
-  // far. A shard holds several parameters but has one step count. Those that had no gradient have
-  // moments of 0 in it.
-  std::optional<std::int64_t> steps_of(const std::string& name, const at::Tensor& optimised) {
-    std::optional<std::int64_t> most;
-    const auto look = [&](const std::string& parameter) {
-      const auto found = stored_.find("optimizer." + parameter + ".step");
-      if (found == stored_.end() || found->second.numel() != 1) return;
-      most = std::max(most.value_or(0), found->second.item<std::int64_t>());
-    };
-    if (!is_whole_) {
-      look(name);
-      return most;
-    }
-    strategy_.part(name, optimised, [&](const std::string& parameter, const at::Tensor& like) {
-      look(parameter);
-      return at::zeros(like.sizes(), like.options());
-    });
-    return most;
-  }
-
-  void restore_moments(const std::string& name, const at::Tensor& optimised) {
-    const auto steps = steps_of(name, optimised);
-    if (!steps) return;
-    const Moments moments = moments_of(state_.optimizer, optimised, true);
-    for (const auto& [kind, value] : moments.tensors) {
-      const std::string end = "." + kind;
-      if (!is_whole_) {
-        value.copy_(find("optimizer." + name + end, value));
-        continue;
-      }
-      value.copy_(strategy_.part(
-          name, optimised, [&](const std::string& parameter, const at::Tensor& like) {
-            const std::string key = "optimizer." + parameter;
-            return stored_.contains(key + ".step") ? find(key + end, like)
-                                                   : at::zeros(like.sizes(), like.options());
-          }));
-    }
-    if (moments.set_step) moments.set_step(*steps);
-  }
-
-  TrainingState& state_;
-  Strategy& strategy_;
-  const TensorsByName& stored_;
-  bool is_whole_;
-  std::string wrong_;
-};
-
-}  // namespace
-
-NamedTensors tensors_of_rank(const TrainingState& state) {
-  NamedTensors all;
-  for (const auto& [name, tensor] : state.optimised) {
-    all.emplace_back("parameter." + name, tensor.detach().contiguous());
-    const Moments moments = moments_of(state.optimizer, tensor, false);
-    for (const auto& [kind, value] : moments.tensors) {
-      all.emplace_back("optimizer." + name + "." + kind, value.contiguous());
-    }
-    if (moments.step) {
-      all.emplace_back("optimizer." + name + ".step", at::full({1}, moments.step(), at::kLong));
-    }
-  }
-  for (const auto& [name, tensor] : state.buffers) {
-    all.emplace_back("buffer." + name, tensor.contiguous());
-  }
-  add_rest(state, all);
-  return all;
-}
-
-NamedTensors whole_tensors(const TrainingState& state, Strategy& strategy, bool keep) {
-  NamedTensors all;
-  for (const auto& [name, tensor] : state.optimised) {
-    NamedTensors parameters = strategy.whole(name, tensor.detach());
-    const Moments moments = moments_of(state.optimizer, tensor, false);
-    for (const auto& [kind, value] : moments.tensors) {
-      for (const auto& [parameter, part] : strategy.whole(name, value)) {
-        if (keep) all.emplace_back("optimizer." + parameter + "." + kind, part.contiguous());
-      }
-    }
-    for (const auto& [parameter, value] : parameters) {
-      if (!keep) continue;
-      all.emplace_back(parameter, value.contiguous());
-      if (!moments.step) continue;
-      all.emplace_back("optimizer." + parameter + ".step",
-                       at::full({1}, moments.step(), at::kLong));
-    }
-  }
-  if (!keep) return {};
-  for (const auto& [name, tensor] : state.buffers) all.emplace_back(name, tensor.contiguous());
-  add_rest(state, all);
-  return all;
-}
-
-std::string restore(TrainingState& state, Strategy& strategy, const TensorsByName& stored,
-                    bool is_whole) {
-  return Restore(state, strategy, stored, is_whole).run();
 }
 
 }  // namespace lockstep::runtime

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -36,23 +35,6 @@ struct TrainingState {
   torch::optim::Optimizer& optimizer;
   LossScaler& scaler;
 };
-
-// The state as named tensors, and back.
-
-// This rank's state as contiguous tensors. Names have the prefix "parameter.", "optimizer." or
-// "buffer."; those of the optimizer end in ".exp_avg", ".exp_avg_sq" or ".step" (one number).
-NamedTensors tensors_of_rank(const TrainingState& state);
-
-// The same with whole parameters and buffers under their own names. Collective if the strategy
-// shards. With `keep` false this rank only takes part, and gets an empty list.
-NamedTensors whole_tensors(const TrainingState& state, Strategy& strategy, bool keep);
-
-using TensorsByName = std::map<std::string, at::Tensor>;
-
-// Copies the result of one of the two into the state. Returns an empty string, or the first name
-// that is missing or has another shape; the state is unusable then.
-std::string restore(TrainingState& state, Strategy& strategy, const TensorsByName& stored,
-                    bool is_whole);
 
 class Checkpoints {
  public:

@@ -177,14 +177,15 @@ DealtItems counted(const std::vector<std::vector<std::vector<std::size_t>>>& dea
   return out;
 }
 
-}  // namespace
-
+// DealtStep::sequences and micro_batches. `drawn`: as for deal_items().
 DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn) {
   DealtStep out;
   out.sequences = packs_again(plan) ? packed_again(plan, drawn) : std::move(drawn);
   out.micro_batches = micro_batches_of(plan, out.sequences);
   return out;
 }
+
+}  // namespace
 
 DealtItems deal_items(const MultimodalPlan& plan, const std::vector<TrainingSequence>& drawn) {
   if (!packs_again(plan)) return counted(micro_batches_of(plan, drawn), drawn);
@@ -206,6 +207,9 @@ void deal_encoders(const MultimodalPlan& plan, DealtStep& step) {
     step.encoders.push_back(deal_encoder(plan, tower, step));
 }
 
+namespace {
+
+// Whether two plans draw the same samples.
 bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
   const bool packed = a.data.filling == SequenceFilling::packed;
   return packed == (b.data.filling == SequenceFilling::packed) && a.data.seed == b.data.seed &&
@@ -213,8 +217,6 @@ bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
          sequence_shape(a) == sequence_shape(b) && a.data.text == b.data.text &&
          a.data.items == b.data.items && a.data.manifest == b.data.manifest;
 }
-
-namespace {
 
 // Whether sequence_loads() are the same.
 bool load_alike(const MultimodalPlan& a, const MultimodalPlan& b) {

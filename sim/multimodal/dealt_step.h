@@ -42,19 +42,14 @@ Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step);
 // deal_step() in parts, for many steps of several plans: most changes of a plan leave its data as
 // they are, and drawing and arranging them takes longer than anything else of a large step.
 
-// Whether two plans draw the same samples; whether they also deal them to the same replicas and
-// micro-batches; and whether two that do also deal their items to the same ranks of encoders.
-bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b);
+// Whether two plans draw the same samples and deal them to the same replicas and micro-batches; and
+// whether two that do also deal their items to the same ranks of encoders.
 bool deals_alike(const MultimodalPlan& a, const MultimodalPlan& b);
 bool encodes_alike(const MultimodalPlan& a, const MultimodalPlan& b);
 
 Result<std::vector<TrainingSequence>> draw_step(const MultimodalPlan& plan, std::uint64_t step);
 
-// DealtStep::sequences and micro_batches. `drawn`: as draw_step() returns them, of a plan that
-// draws alike; with parts, if this one is balanced.
-DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn);
-
-// Fills DealtStep::encoders of a step that arrange_step() returned, of a plan that deals alike.
+// Fills DealtStep::encoders of a step of arrange_each(), of a plan that deals alike.
 void deal_encoders(const MultimodalPlan& plan, DealtStep& step);
 
 // Plans that draw the same samples, and those of them that deal them alike: indices.
@@ -78,7 +73,8 @@ struct DealtItems {
   std::size_t replicas = 0, micro_batches = 0;
   std::vector<std::array<std::uint32_t, kItemKindCount>> counts;
 };
-// `drawn`: as for arrange_step(), of which nothing is copied.
+// `drawn`: as draw_step() returns them, of a plan that draws the same samples; with parts, if this
+// one is balanced. Nothing is copied.
 DealtItems deal_items(const MultimodalPlan& plan, const std::vector<TrainingSequence>& drawn);
 
 // The items of ranks that encode together, by micro-batch. They are dealt one each before any rank

@@ -35,6 +35,13 @@ constexpr std::array<EncoderShape, 7> kEncoders = {{
     {"whisper-large", 32, 1280, 20, 5120},
 }};
 
+std::vector<std::string> published_encoder_names() {
+  std::vector<std::string> out;
+  out.reserve(kEncoders.size());
+  for (const EncoderShape& shape : kEncoders) out.emplace_back(shape.name);
+  return out;
+}
+
 constexpr std::array<std::string_view, 3> kPlaces = {"first_stage", "every_gpu", "own_gpus"};
 constexpr std::array<std::string_view, 3> kFillings = {"packed", "padded", "ragged"};
 constexpr std::array<std::string_view, 3> kArrangements = {"drawn", "reordered", "balanced"};
@@ -466,13 +473,6 @@ std::optional<Transformer> published_encoder(std::string_view name) {
     return out;
   }
   return std::nullopt;
-}
-
-std::vector<std::string> published_encoder_names() {
-  std::vector<std::string> out;
-  out.reserve(kEncoders.size());
-  for (const EncoderShape& shape : kEncoders) out.emplace_back(shape.name);
-  return out;
 }
 
 std::string_view place_name(EncoderPlace place) { return kPlaces[static_cast<std::size_t>(place)]; }

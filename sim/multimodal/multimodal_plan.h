@@ -115,7 +115,6 @@ std::optional<PlaceProblem> place_encoders(MultimodalPlan& plan);
 
 // Encoders whose shapes are published: "vit-huge", "internvit-6b", …
 std::optional<Transformer> published_encoder(std::string_view name);
-std::vector<std::string> published_encoder_names();
 
 std::string_view place_name(EncoderPlace place);
 std::string_view filling_name(SequenceFilling filling);

@@ -231,8 +231,11 @@ CostParameters slowed(CostParameters cost, double factor) {
   return cost;
 }
 
-}  // namespace
-
+// Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
+// zero3 gathers and scatters; without a pipeline it does layer by layer: layer_exchange().
+// `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered during the next step's
+// forward (Megatron's distributed optimizer), and only gradients are scattered.
+// `of_experts`: over the ranks that hold the same experts. `count`: parameters.
 ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
                              bool overlapped, bool of_experts) {
   ExchangeCalls out;
@@ -250,8 +253,10 @@ ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cos
   return out;
 }
 
-namespace {
-
+// Seconds, none of them hidden yet.
+struct ExchangeTime {
+  double gather = 0, reduce = 0;
+};
 ExchangeTime time_of(const ExchangeCalls& calls, const CostParameters& cost) {
   const auto seconds = [&](const ExchangeCalls::One& call) {
     return call.bytes > 0 ? collective_seconds(cost, call.op, call.bytes, calls.group) : 0;

@@ -49,7 +49,7 @@ struct PieceTime {
 
 // Seconds in which a zero3 plan without a pipeline gathers a layer before it runs, each way, and
 // scatters its gradients after its backward; 0 in other plans, also those of pipelines, whose
-// stages keep what they gathered over all micro-batches: exchange_calls(). The same for every
+// stages keep what they gathered over all micro-batches: planned_exchanges(). The same for every
 // micro-batch, and with a network costly to price.
 struct LayerExchange {
   double gather = 0, scatter = 0;
@@ -75,14 +75,9 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
 // section 4.1).
 double message_bytes(const Transformer& model, const TrainingPlan& plan);
 
-// The exchange of `count` parameters of a rank and their gradients, over the data-parallel ranks
-// and the context ranks, that takes place once a step: none of it is hidden yet. `gather`: the
-// parameters, before the step's first forward; `reduce`: the gradients, after its last backward.
-struct ExchangeTime {
-  double gather = 0, reduce = 0;
-  double total() const { return gather + reduce; }
-};
-// Its calls; without bytes there is none.
+// The calls that exchange parameters of a rank and their gradients over the data-parallel ranks and
+// the context ranks, once a step. `gather`: the parameters, before the step's first forward;
+// `reduce`: the gradients, after its last backward. A call without bytes is not made.
 struct ExchangeCalls {
   struct One {
     trace::Op op = trace::Op::all_reduce;
@@ -91,13 +86,6 @@ struct ExchangeCalls {
   Group group;
   One gather, reduce;
 };
-// Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
-// zero3 gathers and scatters; without a pipeline it does layer by layer: layer_exchange().
-// `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered during the next step's
-// forward (Megatron's distributed optimizer), and only gradients are scattered.
-// `of_experts`: over the ranks that hold the same experts.
-ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
-                             bool overlapped = false, bool of_experts = false);
 
 // The exchanges of parameters of a rank, of `layers` layers of its stage, in a step's program.
 // Overlapped it has a bucket for each layer, or for as many layers as have a million parameters for

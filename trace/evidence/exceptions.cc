@@ -20,6 +20,20 @@ constexpr std::string_view kBoxCorner = "\xE2\x95\xAD";  // of rich: ╭
 constexpr std::string_view kBoxSide = "\xE2\x94\x82";    // │
 constexpr std::string_view kBoxEnd = "\xE2\x95\xB0";     // ╰
 
+// "torch.OutOfMemoryError: CUDA out of memory", "KeyError: 'x'", "AssertionError".
+bool looks_like_exception(std::string_view line) {
+  const std::size_t end = line.find(':');
+  const std::string_view type = line.substr(0, end);
+  constexpr std::size_t kLongestType = 128;
+  if (type.empty() || type.size() > kLongestType) return false;
+  if (end != kNpos && end + 1 < line.size() && line[end + 1] != ' ') return false;
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return (letter(type.front()) || type.front() == '_') &&
+         std::all_of(type.begin(), type.end(), [&](char c) {
+           return letter(c) || c == '_' || c == '.' || (c >= '0' && c <= '9');
+         });
+}
+
 bool is_indented(std::string_view line) { return line.starts_with(' ') || line.starts_with('\t'); }
 
 }  // namespace
@@ -104,19 +118,6 @@ bool mentions_hardware(std::string_view text) {
 
 bool mentions_unused_parameters(std::string_view text) {
   return contains_text(text, "Expected to have finished reduction in the prior iteration");
-}
-
-bool looks_like_exception(std::string_view line) {
-  const std::size_t end = line.find(':');
-  const std::string_view type = line.substr(0, end);
-  constexpr std::size_t kLongestType = 128;
-  if (type.empty() || type.size() > kLongestType) return false;
-  if (end != kNpos && end + 1 < line.size() && line[end + 1] != ' ') return false;
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  return (letter(type.front()) || type.front() == '_') &&
-         std::all_of(type.begin(), type.end(), [&](char c) {
-           return letter(c) || c == '_' || c == '.' || (c >= '0' && c <= '9');
-         });
 }
 
 bool mentions_memory(std::string_view text) {

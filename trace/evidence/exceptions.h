@@ -10,9 +10,6 @@
 
 namespace lockstep::trace {
 
-// "torch.OutOfMemoryError: CUDA out of memory", "KeyError: 'x'", "AssertionError".
-bool looks_like_exception(std::string_view line);
-
 // Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
 // (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
 // at fault.

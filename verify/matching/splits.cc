@@ -74,8 +74,8 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance
   return cause;
 }
 
-// The smaller of two sides of a group, each of which fits together and not with the other one; empty
-// where there are no two such sides, or both are equally large. As group ranks, ascending.
+// The smaller of two sides of a group, each of which fits together and not with the other one;
+// empty where there are no two such sides, or both are equally large. As group ranks, ascending.
 //
 //   ranks 0, 3   exchange 4, which fits         ranks 1, 2 and 4 left out exchange 4, and their
 //   1, 2, 4      exchange 5, which fits         exchange 5 does not fit exchange 4 of ranks 0 and 3

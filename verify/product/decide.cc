@@ -28,6 +28,93 @@ bool waits_in_cycle(const Report& report) {
          std::find(kCycles.begin(), kCycles.end(), report.findings.front().rule) != kCycles.end();
 }
 
+const std::vector<std::uint32_t>& keys_of(const ProductModel& model, std::uint32_t shared) {
+  static const std::vector<std::uint32_t> kNone_;
+  return shared == kNothing ? kNone_ : model.sequences().shared_lists[shared];
+}
+
+// The call in words. Calls that carry the same parameters may differ in size or type: those are
+// shown with it, or both sides of the difference would read alike.
+std::string words_of(const ProductModel& model, std::uint32_t key) {
+  const std::vector<std::string>& shown = model.sequences().shown;
+  const std::string& signature = model.sequences().signatures[key];
+  return std::count(shown.begin(), shown.end(), shown[key]) == 1 || shown[key] == signature
+             ? shown[key]
+             : fmt::format("{}: {}", shown[key], signature);
+}
+
+std::vector<std::string> shown(const ProductModel& model, std::uint32_t shared) {
+  std::vector<std::string> out;
+  for (const std::uint32_t key : keys_of(model, shared)) out.push_back(words_of(model, key));
+  return out;
+}
+
+std::set<std::string> carried(const ProductModel& model, std::uint32_t shared) {
+  std::set<std::string> out;
+  for (const std::uint32_t key : keys_of(model, shared)) {
+    const std::vector<std::string>& names = model.sequences().carried[key];
+    out.insert(names.begin(), names.end());
+  }
+  return out;
+}
+
+// Fills in the channel, the two sides, the parameters and the reason.
+void describe_divergence(const ProductModel& model, const std::vector<SequenceId>& sequences,
+                         Counterexample& out) {
+  const std::vector<ChannelId> channels = model.disagreeing(sequences);
+  if (channels.empty()) return;
+  const ChannelId channel = channels.front();
+  out.channel = describe_channel(model.sequences().channels[channel.value]);
+  const ChannelParties parties = parties_on(model, channel, sequences);
+  if (parties.size() < 2) {
+    out.reason.push_back(fmt::format(
+        "the ranks of {} cut an exchange in ways that do not fit each other", out.channel));
+    return;
+  }
+  // The reference is the largest party, unless it consists of ranks that the search made differ.
+  const auto differs = [&](const ChannelParty& party) {
+    return std::includes(out.differing.begin(), out.differing.end(), party.ranks.begin(),
+                         party.ranks.end());
+  };
+  std::size_t reference = reference_party(parties);
+  if (differs(parties[reference]))
+    reference = static_cast<std::size_t>(std::find_if_not(parties.begin(), parties.end(), differs) -
+                                         parties.begin());
+  if (reference == parties.size()) reference = 0;
+  const std::size_t deviant = reference == 0 ? 1 : 0;
+  const ChannelParty& usual = parties[reference];
+  const ChannelParty& other = parties[deviant];
+  out.reference = {usual.ranks.front(), shown(model, usual.shared)};
+  out.deviant = {other.ranks.front(), shown(model, other.shared)};
+  const auto& x = keys_of(model, usual.shared);
+  const auto& y = keys_of(model, other.shared);
+  const auto [first, second] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
+  out.first_difference = static_cast<std::size_t>(first - x.begin());
+  const std::set<std::string> here = carried(model, usual.shared);
+  const std::set<std::string> there = carried(model, other.shared);
+  std::set_symmetric_difference(here.begin(), here.end(), there.begin(), there.end(),
+                                std::back_inserter(out.what));
+  const auto count = [](std::size_t n) { return n == 0 ? "no calls" : plural(n, "call"); };
+  out.reason.push_back(fmt::format("in {} rank {} makes {}, rank {} {}; they differ from call {}",
+                                   out.channel, usual.ranks.front().value, count(x.size()),
+                                   other.ranks.front().value, count(y.size()),
+                                   out.first_difference));
+}
+
+// Fills in the reason.
+void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out) {
+  const auto words = [&](const ProductInstance& instance) {
+    return fmt::format("call {} of {}", instance.index,
+                       describe_channel(model.sequences().channels[instance.channel.value]));
+  };
+  for (std::size_t i = 0; i < cycle.links.size(); ++i) {
+    const Cycle::Link& link = cycle.links[i];
+    const Cycle::Link& next = cycle.links[(i + 1) % cycle.links.size()];
+    out.reason.push_back(fmt::format("rank {} waits in {} before it comes to {}", link.rank,
+                                     words(link.instance), words(next.instance)));
+  }
+}
+
 class Decider {
  public:
   explicit Decider(const ProductModel& model) : model_(model) {}
@@ -257,40 +344,6 @@ bool shows_divergence(const Report& report) {
 
 ProductDecision decide(const ProductModel& model) { return Decider(model).decide(); }
 
-namespace {
-
-const std::vector<std::uint32_t>& keys_of(const ProductModel& model, std::uint32_t shared) {
-  static const std::vector<std::uint32_t> kNone_;
-  return shared == kNothing ? kNone_ : model.sequences().shared_lists[shared];
-}
-
-// The call in words. Calls that carry the same parameters may differ in size or type: those are
-// shown with it, or both sides of the difference would read alike.
-std::string words_of(const ProductModel& model, std::uint32_t key) {
-  const std::vector<std::string>& shown = model.sequences().shown;
-  const std::string& signature = model.sequences().signatures[key];
-  return std::count(shown.begin(), shown.end(), shown[key]) == 1 || shown[key] == signature
-             ? shown[key]
-             : fmt::format("{}: {}", shown[key], signature);
-}
-
-std::vector<std::string> shown(const ProductModel& model, std::uint32_t shared) {
-  std::vector<std::string> out;
-  for (const std::uint32_t key : keys_of(model, shared)) out.push_back(words_of(model, key));
-  return out;
-}
-
-std::set<std::string> carried(const ProductModel& model, std::uint32_t shared) {
-  std::set<std::string> out;
-  for (const std::uint32_t key : keys_of(model, shared)) {
-    const std::vector<std::string>& names = model.sequences().carried[key];
-    out.insert(names.begin(), names.end());
-  }
-  return out;
-}
-
-}  // namespace
-
 std::string describe_channel(const ProductChannel& channel) {
   if (!channel.message) return fmt::format("group {}", printable(channel.name));
   std::string out = fmt::format("messages from rank {} to rank {}", channel.members[0].value,
@@ -327,61 +380,6 @@ std::size_t reference_party(const ChannelParties& parties) {
     if (parties[p].ranks.size() > parties[best].ranks.size()) best = p;
   }
   return best;
-}
-
-void describe_divergence(const ProductModel& model, const std::vector<SequenceId>& sequences,
-                         Counterexample& out) {
-  const std::vector<ChannelId> channels = model.disagreeing(sequences);
-  if (channels.empty()) return;
-  const ChannelId channel = channels.front();
-  out.channel = describe_channel(model.sequences().channels[channel.value]);
-  const ChannelParties parties = parties_on(model, channel, sequences);
-  if (parties.size() < 2) {
-    out.reason.push_back(fmt::format(
-        "the ranks of {} cut an exchange in ways that do not fit each other", out.channel));
-    return;
-  }
-  // The reference is the largest party, unless it consists of ranks that the search made differ.
-  const auto differs = [&](const ChannelParty& party) {
-    return std::includes(out.differing.begin(), out.differing.end(), party.ranks.begin(),
-                         party.ranks.end());
-  };
-  std::size_t reference = reference_party(parties);
-  if (differs(parties[reference]))
-    reference = static_cast<std::size_t>(std::find_if_not(parties.begin(), parties.end(), differs) -
-                                         parties.begin());
-  if (reference == parties.size()) reference = 0;
-  const std::size_t deviant = reference == 0 ? 1 : 0;
-  const ChannelParty& usual = parties[reference];
-  const ChannelParty& other = parties[deviant];
-  out.reference = {usual.ranks.front(), shown(model, usual.shared)};
-  out.deviant = {other.ranks.front(), shown(model, other.shared)};
-  const auto& x = keys_of(model, usual.shared);
-  const auto& y = keys_of(model, other.shared);
-  const auto [first, second] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
-  out.first_difference = static_cast<std::size_t>(first - x.begin());
-  const std::set<std::string> here = carried(model, usual.shared);
-  const std::set<std::string> there = carried(model, other.shared);
-  std::set_symmetric_difference(here.begin(), here.end(), there.begin(), there.end(),
-                                std::back_inserter(out.what));
-  const auto count = [](std::size_t n) { return n == 0 ? "no calls" : plural(n, "call"); };
-  out.reason.push_back(fmt::format("in {} rank {} makes {}, rank {} {}; they differ from call {}",
-                                   out.channel, usual.ranks.front().value, count(x.size()),
-                                   other.ranks.front().value, count(y.size()),
-                                   out.first_difference));
-}
-
-void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out) {
-  const auto words = [&](const ProductInstance& instance) {
-    return fmt::format("call {} of {}", instance.index,
-                       describe_channel(model.sequences().channels[instance.channel.value]));
-  };
-  for (std::size_t i = 0; i < cycle.links.size(); ++i) {
-    const Cycle::Link& link = cycle.links[i];
-    const Cycle::Link& next = cycle.links[(i + 1) % cycle.links.size()];
-    out.reason.push_back(fmt::format("rank {} waits in {} before it comes to {}", link.rank,
-                                     words(link.instance), words(next.instance)));
-  }
 }
 
 }  // namespace lockstep::verify

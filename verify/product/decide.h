@@ -58,10 +58,9 @@ struct ProductDecision {
   ProductVerdict verdict = ProductVerdict::inconclusive;
   std::vector<std::string> why;  // for `inconclusive`; for `safe`, what a reader should know
   std::optional<Counterexample> counterexample;
-  // For certificates, which need one order of the collectives that fits all assignments, and calls
-  // that do not depend on the choice: false, and true, mean that there is none.
-  bool one_order = true;
-  bool varying = false;  // calls within a team depend on its choice
+  // There is a certificate only where one_order is true and varying is false.
+  bool one_order = true;  // one order of the collectives fits all assignments
+  bool varying = false;   // calls within a team depend on its choice
   std::size_t situations = 0, sequences = 0, instances = 0;  // how many were examined
 };
 
@@ -72,7 +71,7 @@ ProductDecision decide(const ProductModel& model);
 // Whether a report has an error or a warning about matching, blocking or modalities.
 bool shows_divergence(const Report& report);
 
-// Describing a counterexample: which ranks differ, on which channel, at which call.
+// Who differs on a channel, in words.
 
 // The members of a channel that issue the same calls on it.
 struct ChannelParty {
@@ -86,11 +85,6 @@ ChannelParties parties_on(const ProductModel& model, ChannelId channel,
                           const std::vector<SequenceId>& sequences);
 // The largest party; of equal ones the first.
 std::size_t reference_party(const ChannelParties& parties);
-
-// Fills in the channel, the two sides, the parameters and the reason.
-void describe_divergence(const ProductModel& model, const std::vector<SequenceId>& sequences,
-                         Counterexample& out);
-void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out);
 
 // "group world", "messages from rank 0 to rank 1".
 std::string describe_channel(const ProductChannel& channel);

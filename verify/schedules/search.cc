@@ -33,6 +33,26 @@ std::optional<std::uint32_t> addressed_after(const SchedulePrograms& p, std::uin
   return std::nullopt;
 }
 
+// What a walk over schedules looks for. The walk is depth first over the states at rest of a
+// ScheduleMachine, and enters no state twice.
+class ScheduleVisitor {
+ public:
+  virtual ~ScheduleVisitor() = default;
+
+  // Whether a match may be chosen; and sorts the choices of a state, the first to be tried first.
+  virtual bool allows(const WildcardMatch& match) const = 0;
+  virtual void order(std::vector<ScheduleChoice>& choices) const = 0;
+
+  // Called for a message that does not fit its receive, and for a state without further choices.
+  // `path`: the choices that lead there.
+  virtual void misfit(const WildcardMatch& match, const std::vector<ScheduleChoice>& path) = 0;
+  virtual void end(ScheduleMachine& machine, const ScheduleState& state,
+                   const std::vector<ScheduleChoice>& path) = 0;
+
+  // Whether the walk may end.
+  virtual bool done() const = 0;
+};
+
 // Looks for one schedule that agrees with the record.
 class FittingVisitor final : public ScheduleVisitor {
  public:
@@ -110,41 +130,6 @@ class AllVisitor final : public ScheduleVisitor {
   ScheduleSearch& result_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> kept_;
 };
-
-}  // namespace
-
-WildcardChoices choices_of(const Schedule& schedule) {
-  WildcardChoices out;
-  for (const WildcardMatch& m : schedule.matches) out.sender[{m.receiver, m.receive}] = m.sender;
-  out.others_wait = true;
-  return out;
-}
-
-ScheduleSearch search_schedules(const trace::Run& run, const std::vector<GroupStreams>& groups,
-                                CallSemantics semantics, const SearchOptions& options) {
-  ScheduleSearch out;
-  const SchedulePrograms programs(run, groups, semantics, options.buffered_sends);
-  out.has_wildcards = programs.has_wildcards();
-  if (!out.has_wildcards) return out;
-  if (options.fitting != nullptr) {
-    out.fitting = *options.fitting;
-  } else if (was_recorded(run)) {
-    ScheduleMachine machine(programs, options.work);
-    FittingVisitor visitor(programs, out);
-    walk_schedules(machine, options.states, visitor);
-  }
-  const bool ended_well =
-      std::all_of(run.ranks.begin(), run.ranks.end(),
-                  [](const trace::RankTrace& t) { return t.end == trace::End::clean; });
-  ScheduleMachine machine(programs, options.work);
-  AllVisitor visitor(programs, ended_well, out);
-  const bool finished = walk_schedules(machine, options.states, visitor);
-  out.whole = programs.whole();
-  out.complete = finished && out.whole;
-  return out;
-}
-
-namespace {
 
 constexpr std::uint32_t kNoNode = UINT32_MAX;
 constexpr std::size_t kStateBytes = std::size_t{256} << 20U;  // of all states kept at once
@@ -287,10 +272,43 @@ class Walk {
   std::size_t kept_ = 0;  // bytes of the states in frames_
 };
 
-}  // namespace
-
+// Walks from the start. False where a limit ended it: the machine's work, `state_limit` states with
+// more than one choice, or kStateBytes.
 bool walk_schedules(ScheduleMachine& machine, std::size_t state_limit, ScheduleVisitor& visitor) {
   return Walk(machine, state_limit, visitor).run();
+}
+
+}  // namespace
+
+WildcardChoices choices_of(const Schedule& schedule) {
+  WildcardChoices out;
+  for (const WildcardMatch& m : schedule.matches) out.sender[{m.receiver, m.receive}] = m.sender;
+  out.others_wait = true;
+  return out;
+}
+
+ScheduleSearch search_schedules(const trace::Run& run, const std::vector<GroupStreams>& groups,
+                                CallSemantics semantics, const SearchOptions& options) {
+  ScheduleSearch out;
+  const SchedulePrograms programs(run, groups, semantics, options.buffered_sends);
+  out.has_wildcards = programs.has_wildcards();
+  if (!out.has_wildcards) return out;
+  if (options.fitting != nullptr) {
+    out.fitting = *options.fitting;
+  } else if (was_recorded(run)) {
+    ScheduleMachine machine(programs, options.work);
+    FittingVisitor visitor(programs, out);
+    walk_schedules(machine, options.states, visitor);
+  }
+  const bool ended_well =
+      std::all_of(run.ranks.begin(), run.ranks.end(),
+                  [](const trace::RankTrace& t) { return t.end == trace::End::clean; });
+  ScheduleMachine machine(programs, options.work);
+  AllVisitor visitor(programs, ended_well, out);
+  const bool finished = walk_schedules(machine, options.states, visitor);
+  out.whole = programs.whole();
+  out.complete = finished && out.whole;
+  return out;
 }
 
 }  // namespace lockstep::verify

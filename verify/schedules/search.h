@@ -71,28 +71,4 @@ struct SearchOptions {
 ScheduleSearch search_schedules(const trace::Run& run, const std::vector<GroupStreams>& groups,
                                 CallSemantics semantics, const SearchOptions& options);
 
-// What a walk over schedules looks for. The walk is depth first over the states at rest of a
-// ScheduleMachine, and enters no state twice.
-class ScheduleVisitor {
- public:
-  virtual ~ScheduleVisitor() = default;
-
-  // Whether a match may be chosen; and sorts the choices of a state, the first to be tried first.
-  virtual bool allows(const WildcardMatch& match) const = 0;
-  virtual void order(std::vector<ScheduleChoice>& choices) const = 0;
-
-  // Called for a message that does not fit its receive, and for a state without further choices.
-  // `path`: the choices that lead there.
-  virtual void misfit(const WildcardMatch& match, const std::vector<ScheduleChoice>& path) = 0;
-  virtual void end(ScheduleMachine& machine, const ScheduleState& state,
-                   const std::vector<ScheduleChoice>& path) = 0;
-
-  // Whether the walk may end.
-  virtual bool done() const = 0;
-};
-
-// Walks from the start. False where a limit ended it: the machine's work, `state_limit` states with
-// more than one choice, or 256 MiB of states kept at once.
-bool walk_schedules(ScheduleMachine& machine, std::size_t state_limit, ScheduleVisitor& visitor);
-
 }  // namespace lockstep::verify

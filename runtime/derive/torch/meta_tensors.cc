@@ -19,19 +19,8 @@ class Meta final : public Device {
   }
 };
 
-}  // namespace
-
-// A dispatch key of LibTorch that programs do not use; its kernels are below.
-MakeOnMeta::MakeOnMeta() : on_(c10::DispatchKeySet(c10::DispatchKey::TESTING_ONLY_GenericMode)) {
-  register_meta_kernels();
-}
-
-std::unique_ptr<Device> meta_device() { return std::make_unique<Meta>(); }
-
-// Each kernel returns an empty tensor with the shape and type of the operator's real kernels
-// (ATen/native/native_functions.yaml names the operators).
-
-namespace {
+// Meta kernels that LibTorch has only in Python. Each returns an empty tensor with the shape and
+// type of the operator's real kernels (ATen/native/native_functions.yaml names the operators).
 
 using OptionalTensor = std::optional<at::Tensor>;
 using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
@@ -47,7 +36,8 @@ at::Tensor like_if(bool wanted, const at::Tensor& tensor) {
   return wanted ? like(tensor) : at::Tensor();
 }
 
-// With this key active, tensors for the CPU are created on the meta device.
+// A dispatch key of LibTorch that programs do not use. With it active, tensors for the CPU are
+// created on the meta device.
 constexpr auto kMode = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 at::Tensor empty_on_meta(at::IntArrayRef sizes, std::optional<at::ScalarType> type,
@@ -210,8 +200,7 @@ at::Tensor& nan_to_num_out(const at::Tensor& /*self*/, std::optional<double> /*n
   return out;
 }
 
-}  // namespace
-
+// For the whole process; later calls do nothing. Call it before creating meta tensors.
 void register_meta_kernels() {
   static const torch::Library every_namespace = [] {
     torch::Library library(torch::Library::IMPL, "_", kMode, __FILE__, __LINE__);
@@ -252,6 +241,12 @@ void register_meta_kernels() {
   }();
   (void)every_namespace, (void)mode, (void)meta;
 }
+
+}  // namespace
+
+MakeOnMeta::MakeOnMeta() : on_(c10::DispatchKeySet(kMode)) { register_meta_kernels(); }
+
+std::unique_ptr<Device> meta_device() { return std::make_unique<Meta>(); }
 
 // Autocast.
 

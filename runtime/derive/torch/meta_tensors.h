@@ -30,12 +30,6 @@ class MakeOnMeta {
 // for a rank that runs alone (runtime/derive/torch/instant_backend.h).
 std::unique_ptr<Device> meta_device();
 
-// Meta kernels that LibTorch has only in Python.
-
-// Registers them for the whole process; later calls do nothing. Call it before creating meta
-// tensors.
-void register_meta_kernels();
-
 // torch.autocast for meta tensors, which LibTorch's does not know: while it lives, this thread's
 // operations convert them as autocast converts tensors of the CPU (ATen/autocast_mode.cpp), to
 // `lower` or to float32. Conversions of parameters are not cached.

@@ -3,9 +3,6 @@
 // of ncclDataType_t and ncclRedOp_t are in trace/nccl_calls.h.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 namespace lockstep::runtime::nccl {
 
 struct Communicator;                 // of NCCL's own

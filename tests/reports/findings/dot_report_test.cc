@@ -1,6 +1,7 @@
-#include <algorithm>
 
 #include <gmock/gmock.h>
+
+#include <algorithm>
 
 #include "base/text.h"
 #include "reports/findings/reports.h"

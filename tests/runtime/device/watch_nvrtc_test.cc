@@ -1,7 +1,8 @@
 // NVRTC compiles the kernel for fingerprints: wherever its library is, GPU or not.
-#include <filesystem>
 
 #include <gmock/gmock.h>
+
+#include <filesystem>
 #include <gtest/gtest.h>
 
 #include "runtime/device/fingerprint_kernel.h"

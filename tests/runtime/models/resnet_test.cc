@@ -104,8 +104,7 @@ void fill_by_formula(torch::nn::Module& model, const std::string& prefix = "") {
 
 TEST(ResNet, ResNet50ComputesWhatTorchvisionComputes) {
   std::ifstream file(LOCKSTEP_SOURCE_DIR "/../shared/data/models/resnet50_reference.json");
-  if (!file)
-    GTEST_SKIP() << "resnet50_reference.json is missing: no comparison with torchvision";
+  if (!file) GTEST_SKIP() << "resnet50_reference.json is missing: no comparison with torchvision";
   const Json reference = Json::parse(file);
   ResNet model(ResNetOptions::resnet50());
   torch::nn::Linear classifier(2048, 1000);  // the reference's, after the encoder

@@ -1,8 +1,9 @@
 // The same faults seen through Flight Recorder dumps: pickles written here and read back by the
 // reader. A failure prints its seed, as in injection_test.cc.
-#include <array>
 
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "tests/support/temp_dir.h"
 #include "tests/verify/injection/judging.h"

@@ -23,6 +23,21 @@ constexpr std::string_view kDigestMagic = "LKSDIG01";
 constexpr std::string_view kAnyVersion = "LKSDIG";
 constexpr std::size_t kSumBytes = 64;  // SHA-256 in hexadecimal digits
 
+bool looks_like_digest(std::string_view first_bytes) {
+  return !first_bytes.empty() &&
+         first_bytes.substr(0, kAnyVersion.size()) == kAnyVersion.substr(0, first_bytes.size());
+}
+
+// How much memory the traces of a digest of `bytes` bytes may take. One that says that it expands
+// to more is damaged or hostile. Ranks of a class are stored once, so that an honest digest may be
+// thousands of times smaller than its traces.
+std::size_t most_expanded(std::size_t bytes) {
+  constexpr std::size_t kMin = std::size_t{256} << 20U;
+  constexpr std::size_t kMax = std::size_t{64} << 30U;
+  constexpr std::size_t kTimes = 8192;
+  return bytes > kMax / kTimes ? kMax : std::max(kMin, bytes * kTimes);
+}
+
 // Columns of one kind, each once; in the end numbered in their order.
 using Columns = std::map<std::string, std::uint64_t>;
 
@@ -150,20 +165,6 @@ class DigestFileReader {
 };
 
 }  // namespace
-
-bool looks_like_digest(std::string_view first_bytes) {
-  return !first_bytes.empty() &&
-         first_bytes.substr(0, kAnyVersion.size()) == kAnyVersion.substr(0, first_bytes.size());
-}
-
-// One that says that it expands to more is damaged or hostile. Ranks of a class are stored once, so
-// that an honest digest may be thousands of times smaller than its traces.
-std::size_t most_expanded(std::size_t bytes) {
-  constexpr std::size_t kMin = std::size_t{256} << 20U;
-  constexpr std::size_t kMax = std::size_t{64} << 30U;
-  constexpr std::size_t kTimes = 8192;
-  return bytes > kMax / kTimes ? kMax : std::max(kMin, bytes * kTimes);
-}
 
 Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
                     const DigestOrigin& origin) {

@@ -22,8 +22,6 @@
 
 namespace lockstep::trace {
 
-bool looks_like_digest(std::string_view first_bytes);
-
 // What a digest says about a recording besides its traces.
 struct DigestOrigin {
   std::string format;  // of the files that it was made from ("ring"; trace/formats/format.cc)
@@ -44,13 +42,10 @@ struct ReadDigest {
   std::vector<RankTrace> traces;  // by rank
 };
 // Reads a digest from memory; `file` names it in errors and is the traces' source. Takes the memory
-// of the expanded traces, at most most_expanded(bytes.size()). Errors: an unknown version, damage
-// anywhere (a checksum covers all of it), or traces larger than that.
+// of the expanded traces: at most 8192 times as much as the digest, but never less than 256 MiB and
+// never more than 64 GiB. Errors: an unknown version, damage anywhere (a checksum covers all of
+// it), or traces larger than that.
 Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, Tables& tables);
-
-// How much memory the traces of a digest of `bytes` bytes may take: 8192 times as much, but never
-// less than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
-std::size_t most_expanded(std::size_t bytes);
 
 // Digests as a format: their traces are read like those of the format that they were made from.
 Format digest_format();

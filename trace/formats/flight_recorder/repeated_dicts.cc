@@ -161,7 +161,8 @@ bool RepeatedDicts::begins(std::string_view bytes, const Known& known) {
          });
 }
 
-// The number of the known dict that differs in its integers only, or of this one, which is then known.
+// The number of the known dict that differs in its integers only, or of this one, which is then
+// known.
 std::uint32_t RepeatedDicts::number_of(Known known) {
   std::size_t hash = 0;
   all_between(known.holes, known.bytes.size(), [&](std::size_t from, std::size_t size) {

@@ -211,9 +211,9 @@ std::optional<std::int64_t> as_integer(element value) {
   return std::nullopt;
 }
 
-}  // namespace
-
 std::string_view key_name(Key key) { return kKeyNames[static_cast<std::size_t>(key)]; }
+
+}  // namespace
 
 void TextFields::load(simdjson::dom::object object) {
   present_.reset();

@@ -142,8 +142,6 @@ enum class Key : std::uint8_t {
 };
 inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::longest_completed) + 1;
 
-std::string_view key_name(Key key);
-
 class TextFields {
  public:
   explicit TextFields(Tables& tables) : tables_(tables) {}

@@ -25,8 +25,8 @@ struct MeshPlan {
   bool batched = true;  // messages posted as batches; else asynchronous sends, blocking receives
   bool ties_embedding = false;  // the first and the last stage share it
   bool grad_norm = true, loss = false;
-  bool uneven = false;       // what experts are sent differs from step to step
-  int checkpoint_every = 0;  // steps; 0: never
+  bool uneven = false;              // what experts are sent differs from step to step
+  int checkpoint_every = 0;         // steps; 0: never
   std::vector<std::int64_t> sizes;  // of buckets
 
   int world() const { return tp * dp * pp; }

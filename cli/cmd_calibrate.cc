@@ -1,11 +1,9 @@
 // lockstep calibrate: measures this machine for `lockstep simulate`.
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include <fmt/core.h>
 

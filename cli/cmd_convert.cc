@@ -1,5 +1,6 @@
 // lockstep convert PATH… -o OUT: traces of any readable form as text, as a digest, as a scenario,
 // or as Chakra's execution traces.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,6 @@
 // lockstep verify PATH…: judges recorded runs, derivations and scenarios; with --ci for a CI
 // service.
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>

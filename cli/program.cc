@@ -8,7 +8,6 @@
 #include <iostream>
 #include <new>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 

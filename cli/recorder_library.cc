@@ -1,6 +1,5 @@
 #include "cli/recorder_library.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>

@@ -1,5 +1,6 @@
 // lockstep simulate SCENARIO: how long the steps of a job would take on a machine that a file
 // describes. The calls are derived, not modelled: docs/simulate-scenarios.md.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>

@@ -1,7 +1,5 @@
 #include "reports/judge.h"
 
-#include <optional>
-
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/result.h"

@@ -1,9 +1,7 @@
 #include "trace/derivation.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "base/documents/schema_check.h"
 
 #include <algorithm>
-#include <exception>
 #include <regex>
 #include <string>
 #include <utility>

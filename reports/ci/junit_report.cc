@@ -1,7 +1,5 @@
 // Findings as JUnit XML: one test case per finding, and one for the verdict.
 #include <cstddef>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 // Findings as SARIF 2.1.0. Numbers like 3.11.5 are sections of that standard; comments that name
 // GitHub give the limits of its code scanning, which refuses a whole file for one wrong result.
-#include <optional>
 #include <utility>
 #include <vector>
 

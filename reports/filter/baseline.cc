@@ -1,7 +1,10 @@
 // The baseline file: the fingerprints of findings that are known. Later runs report only new ones.
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <tuple>
+#include <variant>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 // The suppressions file: findings that are accepted until a date, as a YAML list.
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <string_view>
 
 #include <fmt/core.h>

@@ -1,5 +1,6 @@
 #include "reports/findings/comparison_report.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>

@@ -1,8 +1,6 @@
 // The report as text, for a terminal: the headline, then each finding with a picture of the calls
 // around it.
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <vector>
 
 #include <fmt/format.h>

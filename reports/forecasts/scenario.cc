@@ -1,7 +1,6 @@
 #include "reports/forecasts/scenario.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include <fmt/core.h>
 

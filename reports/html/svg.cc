@@ -1,5 +1,6 @@
 #include "reports/html/svg.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A JSONL manifest: an object a line, {"image": path or null, "text": text or null} and, if wanted,
 // "id" and "index". Other keys are passed over.
-#include <algorithm>
 #include <filesystem>
+#include <unordered_map>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,6 @@
 // lives in the caller of the frame that sets the jump, never in that frame itself.
 #include <png.h>
 
-#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <new>

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <numeric>
-#include <random>
 
 #include <fmt/core.h>
 

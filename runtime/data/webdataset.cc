@@ -5,9 +5,9 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-#include <algorithm>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

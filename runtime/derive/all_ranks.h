@@ -2,7 +2,6 @@
 // decided.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 // alone`).
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

@@ -1,7 +1,6 @@
 #include "runtime/derive/plan_scenarios.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <utility>
 

@@ -1,4 +1,5 @@
 // Stands for cuda_device.cc in a build without CUDA.
+#include <memory>
 
 #include "runtime/device/device.h"
 

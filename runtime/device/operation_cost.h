@@ -6,7 +6,6 @@
 // are counted.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

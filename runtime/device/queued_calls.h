@@ -21,6 +21,7 @@
 // transport throws when a call starts are thrown by every later use of the queue.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -1,5 +1,6 @@
 // Deliberate faults in the remedies that compute a dummy image. Each overrides the one step of
 // DummyFill in which it differs.
+#include <memory>
 #include <utility>
 
 #include "runtime/faults/faults.h"

@@ -1,4 +1,5 @@
 // Deliberate faults in the hand-written synchronisation of gradients.
+#include <memory>
 #include <utility>
 
 #include "runtime/faults/faults.h"

@@ -1,5 +1,6 @@
 // Deliberate faults in the training loop. Each acts in the hook of TrainLoop at which a program
 // would do the same by mistake.
+#include <memory>
 
 #include "runtime/faults/faults.h"
 #include "runtime/train/train_loop.h"

@@ -1,5 +1,6 @@
 // A deliberate fault: a network that does not carry reduce-scatters from step 1 on, so that they
 // never complete on any rank.
+#include <chrono>
 #include <utility>
 
 #include "runtime/faults/faults.h"

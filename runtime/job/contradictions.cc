@@ -1,6 +1,5 @@
 // Keys of a scenario that are each valid and contradict each other, such as an option of another
 // strategy. The schema cannot say these rules; each has its message and fix here.
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "runtime/launch/run_scenarios.h"
 
-#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <iostream>

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <tuple>
+#include <variant>
 
 #include <ATen/ATen.h>
 

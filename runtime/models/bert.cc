@@ -1,5 +1,6 @@
 #include "runtime/models/bert.h"
 
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,5 @@
 #include "runtime/models/bert_options.h"
 
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>

@@ -24,7 +24,6 @@
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <torch/csrc/api/include/torch/nn.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

@@ -1,7 +1,6 @@
 #include "runtime/models/fusion.h"
 
 #include <stdexcept>
-#include <string>
 
 #include <ATen/ATen.h>
 

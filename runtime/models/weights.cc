@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
+#include <span>
 #include <unordered_map>
 
 #include <ATen/ATen.h>

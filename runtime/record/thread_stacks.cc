@@ -12,7 +12,6 @@
 #include <atomic>
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>

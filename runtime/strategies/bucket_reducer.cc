@@ -1,8 +1,10 @@
 #include "runtime/strategies/bucket_reducer.h"
 
-#include <cstring>
 #include <stdexcept>
+#include <tuple>
+#include <unordered_map>
 #include <unordered_set>
+#include <variant>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>

@@ -1,7 +1,6 @@
 #include "runtime/strategies/fsdp.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include <ATen/ATen.h>

@@ -35,7 +35,6 @@
 #include <cstdint>
 #include <map>
 #include <source_location>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

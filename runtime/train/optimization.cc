@@ -1,5 +1,6 @@
 #include "runtime/train/optimization.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 

@@ -1,6 +1,8 @@
 #include "runtime/train/train_loop.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <set>
 #include <stdexcept>
 

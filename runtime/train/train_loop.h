@@ -1,6 +1,7 @@
 // The training loop of one rank.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>

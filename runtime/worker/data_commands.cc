@@ -2,6 +2,7 @@
 // and writes the built-in data set as files.
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <sys/epoll.h>
 
-#include <csignal>
 #include <cstdint>
 
 // Everything else is as epoll_wait(2) says. To yield is never wrong: nobody else may want the core.

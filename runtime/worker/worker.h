@@ -3,9 +3,7 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/result.h"
 #include "runtime/job/launch_settings.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <thread>

@@ -1,7 +1,6 @@
 // Completion, asked of the real shells: what they offer after what was typed so far.
 #include <stdlib.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 

@@ -1,6 +1,5 @@
 #include "tests/fuzz/fuzz_format.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

@@ -1,7 +1,6 @@
 // What libFuzzer calls: LOCKSTEP_FUZZ_TARGET is one of the functions of targets.h.
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "tests/fuzz/targets.h"
 

@@ -1,7 +1,6 @@
 // Checks JSON against a schema of tests/reports/schemas.
 #pragma once
 
-#include <fstream>
 #include <string>
 
 #include <nlohmann/json.hpp>

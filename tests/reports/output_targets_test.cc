@@ -1,7 +1,5 @@
 #include "reports/output_targets.h"
 
-#include <filesystem>
-
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"

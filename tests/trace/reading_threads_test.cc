@@ -2,7 +2,6 @@
 // makes of them, in every format. ThreadSanitizer runs this (scripts/test --tsan).
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
 // The text form, written: what it looks like, and that reading it back gives the same trace.
-#include <cmath>
 #include <limits>
 #include <sstream>
 

@@ -2,7 +2,6 @@
 #include "trace/utf16.h"
 
 #include <string>
-#include <string_view>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 #include "verify/compare_runs.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

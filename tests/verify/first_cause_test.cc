@@ -1,7 +1,6 @@
 // Which of the reports about a job without recorded calls stands first.
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

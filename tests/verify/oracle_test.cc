@@ -4,7 +4,6 @@
 // blocked; an operation is complete once all of its members issued it. It collects every state in
 // which nobody can move. The replay claims that there is exactly one such state and that it finds
 // it.
-#include <map>
 #include <set>
 #include <sstream>
 

@@ -1,7 +1,6 @@
 // Frames of stacks, as several sources write them.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -1,7 +1,6 @@
 #include "trace/evidence/named_processes.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

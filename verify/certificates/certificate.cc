@@ -1,7 +1,6 @@
 #include "verify/certificates/certificate.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "verify/certificates/run_certificate.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <vector>
 

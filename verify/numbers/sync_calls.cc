@@ -6,7 +6,6 @@
 #include <span>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "verify/numbers/rounding.h"
 

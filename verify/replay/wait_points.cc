@@ -1,7 +1,6 @@
 #include "verify/replay/wait_points.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>

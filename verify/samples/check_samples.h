@@ -2,7 +2,6 @@
 // that the traces record (`data` lines).
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "verify/schedules/program.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace lockstep::verify {
 

@@ -1,7 +1,6 @@
 #include "reports/findings/figures/lanes.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <vector>
 

@@ -1,5 +1,6 @@
 #include "reports/findings/figures/matched_calls.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 

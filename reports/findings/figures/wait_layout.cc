@@ -1,6 +1,7 @@
 // Where the boxes of wait_figure() stand. A box is in a column by the longest path to one that
 // waits for nobody, so arrows lead to the right; ranks that wait for each other form a ring.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <optional>

@@ -1,6 +1,7 @@
 #include "runtime/derive/torch/instant_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 

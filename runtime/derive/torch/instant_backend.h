@@ -12,6 +12,7 @@
 // the Reducer of 2.11 does not accept.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>

@@ -2,9 +2,7 @@
 // which need each other's messages, run together.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/result.h"

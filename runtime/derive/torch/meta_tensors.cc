@@ -1,5 +1,6 @@
 #include "runtime/derive/torch/meta_tensors.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <tuple>

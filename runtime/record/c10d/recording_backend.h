@@ -12,6 +12,7 @@
 // Work: marks around it show when it begins and completes, and the program gets no Work either.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>

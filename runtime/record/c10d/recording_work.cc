@@ -1,5 +1,7 @@
 #include "runtime/record/c10d/recording_work.h"
 
+#include <chrono>
+
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 

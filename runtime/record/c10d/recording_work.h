@@ -6,6 +6,7 @@
 // neither says when the work is done, so a WorkWatch polls.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>

@@ -1,6 +1,7 @@
 #include "runtime/record/c10d/value_watch.h"
 
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <ATen/ATen.h>

@@ -9,6 +9,7 @@
 // the device until NCCL has taken it, and is not recorded as complete.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>

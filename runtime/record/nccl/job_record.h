@@ -28,7 +28,6 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/launcher.h"
 #include "runtime/record/nccl/communicator.h"

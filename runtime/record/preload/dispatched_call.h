@@ -6,7 +6,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include <ATen/core/function_schema.h>

@@ -1,6 +1,5 @@
 // Operators by which a Python program puts values into its ring file: torch.ops.lockstep.*, for
 // runtime/record/python/lockstep_watch.py. They do nothing in a process that is not recorded.
-#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>

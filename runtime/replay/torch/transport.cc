@@ -1,6 +1,5 @@
 #include "runtime/replay/torch/transport.h"
 
-#include <cstring>
 #include <utility>
 
 #include <ATen/ATen.h>

@@ -3,7 +3,6 @@
 #include <turbojpeg.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -1,7 +1,6 @@
 #include "tests/bench/trace/synthetic_trace.h"
 
 #include <string>
-#include <utility>
 
 #include "trace/trace_builder.h"
 

@@ -1,8 +1,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "reports/findings/reports.h"
 #include "tests/reports/samples.h"

@@ -1,7 +1,6 @@
 #include "tests/reports/html/page_reader.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 namespace lockstep::reports {

@@ -1,7 +1,5 @@
 #include "runtime/data/distributed_sampler.h"
 
-#include <set>
-
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 

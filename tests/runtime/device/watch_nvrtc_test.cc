@@ -1,8 +1,6 @@
 // NVRTC compiles the kernel for fingerprints: wherever its library is, GPU or not.
 
 #include <gmock/gmock.h>
-
-#include <filesystem>
 #include <gtest/gtest.h>
 
 #include "runtime/device/fingerprint_kernel.h"

@@ -1,8 +1,6 @@
 // Sizes of the text encoder and of the fusion: what is read, and what is refused in which words.
 
 #include <gmock/gmock.h>
-
-#include <array>
 #include <gtest/gtest.h>
 
 #include "runtime/models/bert_options.h"

@@ -1,6 +1,5 @@
 // Costs learned from measured steps, and items split by them.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <random>
 #include <vector>

@@ -1,7 +1,5 @@
 // A folder with all that is left of a job: one recording is the calls, the rest is evidence.
-#include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 // Every format knows its own files, and leaves those of the others, and anybody's, alone.
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // Healthy runs of every shape of program raise no alarm, however they were recorded, and whatever
 // part of the recording was lost.
-#include <algorithm>
 #include <sstream>
 
 #include <gtest/gtest.h>

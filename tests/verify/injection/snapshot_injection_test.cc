@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "tests/support/temp_dir.h"
 #include "tests/verify/injection/judging.h"
 #include "tests/verify/injection/trial.h"

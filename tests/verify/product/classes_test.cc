@@ -1,6 +1,5 @@
 // Classes of ranks: one trace stands for many.
 #include <filesystem>
-#include <fstream>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>

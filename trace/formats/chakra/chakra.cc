@@ -23,9 +23,9 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <optional>
 #include <queue>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>

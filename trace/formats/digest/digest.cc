@@ -1,9 +1,8 @@
 #include "trace/formats/digest/digest.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 

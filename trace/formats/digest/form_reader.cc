@@ -1,6 +1,6 @@
 // Reads the bytes of a form (docs/digest.md). Nothing in them is trusted: every index is checked.
 #include <algorithm>
-#include <optional>
+#include <array>
 
 #include "trace/formats/digest/form.h"
 

@@ -1,8 +1,10 @@
 // Splits a trace into its form, which all ranks of a class have in common, and the columns of
 // values in which they differ; and writes both as bytes (docs/digest.md).
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include <fmt/format.h>
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 
 #include "trace/formats/flight_recorder/data_tree.h"

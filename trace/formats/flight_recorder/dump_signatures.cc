@@ -1,7 +1,6 @@
 #include "trace/formats/flight_recorder/dump_signatures.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <string>
 
 namespace lockstep::trace {

@@ -2,7 +2,6 @@
 // operations, states and types.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

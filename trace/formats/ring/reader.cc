@@ -1,6 +1,7 @@
 #include "trace/formats/ring/reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstring>

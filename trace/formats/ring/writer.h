@@ -9,6 +9,7 @@
 // Callers keep the ids.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>

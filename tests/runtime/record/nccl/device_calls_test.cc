@@ -2,7 +2,6 @@
 
 #include <deque>
 #include <map>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

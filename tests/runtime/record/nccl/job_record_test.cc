@@ -1,6 +1,5 @@
 #include "runtime/record/nccl/job_record.h"
 
-#include <map>
 #include <memory>
 
 #include <gmock/gmock.h>

@@ -3,7 +3,6 @@
 #include "trace/formats/digest/digest.h"
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <utility>
 

@@ -1,5 +1,4 @@
 // NCCL's logs.
-#include <cstdint>
 #include <sstream>
 #include <string>
 #include <vector>

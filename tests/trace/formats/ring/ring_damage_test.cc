@@ -1,7 +1,6 @@
 // Ring files that were cut off, damaged or made to deceive: an error or counted damage, never more.
 #include <cstddef>
 #include <cstring>
-#include <limits>
 #include <random>
 
 #include <gmock/gmock.h>

@@ -145,6 +145,24 @@ FewDo rightly_do(const Context& context, const std::vector<const Stream*>& membe
   return out;
 }
 
+// Whether the two come to their next call of the group that is no all-to-all at the same place, and
+// it is the same one. Then neither of them has an exchange more than the other.
+bool are_level_later(const Context& context, const Stream& one, const Stream& other,
+                     std::size_t instance) {
+  const auto op_at = [&](const Stream& stream, std::size_t at) {
+    return context.op({stream.rank_index, stream.calls[at]});
+  };
+  const auto exchanges = [](trace::Op op) {
+    return op == trace::Op::all_to_all || op == trace::Op::all_to_all_single;
+  };
+  const std::size_t shorter = std::min(one.calls.size(), other.calls.size());
+  for (std::size_t at = instance; at < shorter; ++at) {
+    if (exchanges(op_at(one, at)) && exchanges(op_at(other, at))) continue;
+    return op_at(one, at) == op_at(other, at);
+  }
+  return false;
+}
+
 }  // namespace
 
 void correct_by_past(const Context& context, const std::vector<const Stream*>& members,
@@ -163,7 +181,8 @@ std::optional<Deviation> program_divergence_at(const Context& context, std::size
   const auto divergence =
       find_program_divergence(context.run, context.agreement, one.rank_index, other.rank_index);
   if (!divergence || !goes_on_in_group(context, one, instance, divergence->index) ||
-      !goes_on_in_group(context, other, instance, divergence->index)) {
+      !goes_on_in_group(context, other, instance, divergence->index) ||
+      are_level_later(context, one, other, instance)) {
     return std::nullopt;
   }
   // One of them issues an all-to-all of the group there, the other one goes on with something else.

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +28,23 @@ TEST(Splits, ExchangesOfDifferentSizesHaveSplitsThatWereNotRecorded) {
             "verdict clean");
   EXPECT_THAT(judge({"all_to_all_single in=4 out=4; clean", "all_to_all_single in=8 out=8; clean"}),
               HasSubstr("size-mismatch"));
+}
+
+// Rank 3 has not come to the barrier of the checkpoint. All go on alike in the world.
+TEST(Splits, RanksThatGoOnAlikeMadeNoExchangeMore) {
+  const std::string begin = "backend nccl; group save 0,1,2,3; all_reduce n=8; ";
+  const std::string barrier = "barrier g=save async open; ";
+  const std::string end = "all_reduce n=8 async open; hung";
+  const auto exchanges = [](int in, int out) {
+    return fmt::format(
+        "all_to_all_single in={0} out={1} async open; all_to_all_single in={1} out={0} async "
+        "open; ",
+        in, out);
+  };
+  EXPECT_THAT(
+      judge({begin + barrier + exchanges(4, 6) + end, begin + barrier + exchanges(5, 4) + end,
+             begin + barrier + exchanges(7, 9) + end, begin + exchanges(5, 4) + end}),
+      HasSubstr("splits-mismatch error observed group=world seq=1"));
 }
 
 TEST(Splits, SplitsThatDoNotFitWithinOneRankNameItOnce) {

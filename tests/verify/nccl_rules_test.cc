@@ -500,5 +500,24 @@ TEST(NcclRules, AnotherThreadsOpenCallHoldsUpNoStreamThatWentOn) {
   EXPECT_THAT(judge_with("barrier g=save async open; "), HasSubstr("error proven"));
 }
 
+// Rank 3 makes a micro-batch more. On ranks 0 and 2, the thread that saves a checkpoint has come to
+// its barrier: how far the others' main threads came since says nothing about theirs.
+TEST(NcclRules, AMainThreadThatGoesOnPassesNoCallOfAnotherThread) {
+  const auto judge_with = [](const std::string& thread) {
+    const std::string begin = "backend nccl; group save 0,1,2,3; group shard 0,1,2,3; ";
+    const std::string saves = "all_gather g=save n=4 async open" + thread + "; ";
+    const std::string barrier = "barrier g=save async open" + thread + "; ";
+    const std::string batch =
+        "all_gather g=shard n=4 async open; reduce_scatter g=shard n=16 async open; ";
+    const std::string end = "all_reduce n=1 async open; hung";
+    const std::string even = begin + saves + batch + barrier + batch + batch + end;
+    const std::string odd = begin + saves + batch + batch + batch;
+    return judge({even, odd + end, even, odd + batch + end});
+  };
+  EXPECT_THAT(judge_with(" thread=1"),
+              HasSubstr("extra-collective error observed culprits=3 group=shard seq=6"));
+  EXPECT_THAT(judge_with(""), HasSubstr("group=save seq=1"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

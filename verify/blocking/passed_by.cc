@@ -40,6 +40,18 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
   return false;
 }
 
+// Whether the rank issues the calls of `waited`'s group from another thread than its call `c`, as
+// far as its last one of the group shows. How far one thread came says nothing about the other:
+// asynchronous checkpoints have a group and a thread of their own.
+bool is_other_threads(const Context& context, std::uint32_t rank, std::uint32_t c,
+                      const trace::Call& waited) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  const auto last = std::find_if(calls.rbegin(), calls.rend(), [&](const trace::Call& call) {
+    return call.group == waited.group;
+  });
+  return last != calls.rend() && last->thread != calls[c].thread;
+}
+
 // Whether the rank left out a call that it made in an earlier round. A round is what it issues
 // between two calls like its newest one: a substitute for steps, where none were recorded.
 //
@@ -50,7 +62,7 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
 bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Call& left_out) {
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   const std::uint32_t newest = newest_call(context, rank);
-  if (newest == kNoCall) return false;
+  if (newest == kNoCall || is_other_threads(context, rank, newest, left_out)) return false;
   const auto like = [&](std::uint32_t c, const trace::Call& other) {
     return is_same_of_program(context.agreement, calls[c], other);
   };
@@ -85,6 +97,7 @@ bool went_a_round_past(const Context& context, std::uint32_t rank, const WaitPoi
         std::upper_bound(theirs->calls.begin(), theirs->calls.end(), waited.call) -
         theirs->calls.begin());
     if (after >= std::min(theirs->calls.size(), own->calls.size())) return false;
+    if (is_other_threads(context, rank, own->calls[after], context.call(waited))) return false;
     const trace::Call& first = calls[own->calls[after]];
     bool any_between = false;  // equal calls in a row are no rounds
     for (std::size_t c = own->calls[after] + std::size_t{1}; c < calls.size(); ++c) {
@@ -135,6 +148,7 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
       do_batches_explain(context.run, context.modalities, context.agreement, rank, waited,
                          context.modalities.batch_of(waited.rank, waited.call));
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
+    if (is_other_threads(context, rank, own, context.call(waited))) return false;
     const trace::Call& call = context.call({rank, own});
     // Within a step only a collective of another group shows that the rank went past. A message may
     // come before the call, and so does a collective of the same group in which the rank waits.

@@ -81,7 +81,66 @@ class Positions {
     return out;
   }
 
+  // Over NCCL, takes a rank whose oldest open call is another thread's to the first open call of
+  // its main thread, after that one, that a member has not come to. A thread that saves a
+  // checkpoint waits for those of other ranks, which come to its call in their own time; the main
+  // thread is stuck for a reason of its own. `positions`: by rank index. O(open calls of such ranks
+  // + members of the collectives among them).
+  void prefer_main_threads(std::vector<Position>& positions) const {
+    std::map<std::pair<std::uint32_t, std::uint32_t>, bool> held_up;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> found;
+    for (std::uint32_t r = 0; r < positions.size(); ++r) {
+      const std::vector<trace::Call>& calls = at_.run().ranks[r].calls;
+      const std::uint32_t open = positions[r].waiting_in();
+      if (open == kNoCall || calls[open].thread == kMainThread) continue;
+      for (std::uint32_t c = open + 1; c < calls.size(); ++c) {
+        if (calls[c].thread != kMainThread || calls[c].group == calls[open].group) continue;
+        if (!(is_open(r, c) && lacks_member(r, c)) && !is_held_up(r, c, positions, held_up))
+          continue;
+        found.emplace_back(r, c);
+        break;
+      }
+    }
+    for (const auto& [r, c] : found) {
+      std::uint32_t& at =
+          positions[r].blocked != kNoCall ? positions[r].blocked : positions[r].pending;
+      at = c;
+    }
+  }
+
  private:
+  static constexpr std::uint16_t kMainThread = 0;  // trace::Call::thread
+
+  // Whether a member whose calls are known has not issued the call.
+  bool lacks_member(std::uint32_t r, std::uint32_t c) const {
+    if (at_.is_message(r, c)) return !at_.matched(r, c);
+    const CollectiveInstance instance = at_.instance(r, c);
+    return instance.is_known() && (!at_.all_arrived(instance) ||
+                                   (has_absent_member(r, c) && !at_.completed_somewhere(instance)));
+  }
+
+  // Where no completions were recorded: whether the call is the rank's newest one, and the device
+  // of a member stands before it, at a call of its main thread that lacks a member.
+  bool is_held_up(std::uint32_t r, std::uint32_t c, const std::vector<Position>& positions,
+                  std::map<std::pair<std::uint32_t, std::uint32_t>, bool>& known) const {
+    if (at_.knows_completion() || at_.is_message(r, c) ||
+        c + std::size_t{1} < at_.run().ranks[r].calls.size()) {
+      return false;
+    }
+    const CollectiveInstance instance = at_.instance(r, c);
+    if (!instance.is_known()) return false;
+    const auto [entry, is_new] = known.try_emplace({instance.group, instance.index}, false);
+    if (!is_new) return entry->second;
+    const std::vector<Stream>& streams = at_.groups()[instance.group].streams;
+    entry->second = std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
+      const std::uint32_t waits = positions[s.rank_index].waiting_in();
+      return instance.index < s.calls.size() && waits < s.calls[instance.index] &&
+             at_.call(s.rank_index, waits).thread == kMainThread &&
+             lacks_member(s.rank_index, waits);
+    });
+    return entry->second;
+  }
+
   bool has_several_threads(std::uint32_t r) const {
     const trace::RankTrace& trace = at_.run().ranks[r];
     return trace.occurs.threads &&
@@ -287,6 +346,7 @@ std::vector<Position> final_positions(const Advance& at) {
   for_each_index(out.size(), at.run().event_count(),
                  [&](std::size_t r) { out[r] = positions.of(static_cast<std::uint32_t>(r)); });
   const bool devices = at.queues() && at.options().semantics == CallSemantics::nccl;
+  if (devices) positions.prefer_main_threads(out);
   if (devices && !at.knows_completion()) stay_in_newest_calls(at, out);
   return out;
 }

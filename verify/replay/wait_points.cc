@@ -49,7 +49,10 @@ class WaitPoints {
     point.waiting.push_back(r);
     // The partner was posted: then its device may have an older open call before it.
     if (const std::optional<CallRef> partner = at_.partner(r, c)) {
-      if (stands_before(partner->rank, partner->call)) point.behind.push_back(partner->rank);
+      const bool behind =
+          stands_before(partner->rank, partner->call) &&
+          !is_beside(partner->rank, positions_[partner->rank].waiting_in(), partner->call);
+      if (behind) point.behind.push_back(partner->rank);
       return;
     }
     if (lost_in_transport(r, c)) return;  // nobody is missing
@@ -76,13 +79,13 @@ class WaitPoints {
     point.instance = m;
     point.mismatched = at_.mismatched(instance);
     point.unknown_member = !at_.groups()[g].absent.empty();
+    std::vector<std::uint32_t> beside;
     for (const Stream& stream : at_.groups()[g].streams) {
-      const bool arrived =
-          m < stream.calls.size() && arrived_at(stream.rank_index, stream.calls[m]);
-      if (arrived) {
-        if (at_.queues() && stands_before(stream.rank_index, stream.calls[m])) {
-          point.behind.push_back(stream.rank_index);
-        }
+      const std::uint32_t r = stream.rank_index;
+      if (m < stream.calls.size() && arrived_at(r, stream.calls[m])) {
+        if (at_.queues() && stands_before(r, stream.calls[m]))
+          (is_beside(r, positions_[r].waiting_in(), stream.calls[m]) ? beside : point.behind)
+              .push_back(r);
         continue;
       }
       if (at_.run().ranks[stream.rank_index].open_ended) {
@@ -95,6 +98,17 @@ class WaitPoints {
         at_.dumps_hosts() && !at_.groups()[g].declared && !at_.completed_somewhere(instance);
     if (may_lack && point.missing.empty() && !point.unknown_member) add_other_ranks(g, point);
     point.unknown_member |= point.missing.empty() && may_be_silent(g, instance);
+    // Nobody is missing, and the job hangs: something holds the call up, if only a wait for the
+    // other thread.
+    const bool held_up = point.missing.empty() && point.behind.empty() && !point.unknown_member;
+    if (held_up && std::all_of(beside.begin(), beside.end(), [&](auto r) { return hangs(r); }))
+      point.behind = std::move(beside);
+  }
+
+  // Whether the rank is known to hang. A dump may be that of a job that goes on.
+  bool hangs(std::uint32_t r) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    return at_.options().hung || (trace.end == trace::End::hung && !trace.snapshot);
   }
 
   // Whether a member that no trace mentions may have never come: nothing tells the members of the
@@ -124,8 +138,7 @@ class WaitPoints {
     const trace::Call& k = at_.call(r, c);
     const bool same_batch = open != kNoCall && k.coalesced != trace::kNone &&
                             k.coalesced == at_.call(r, open).coalesced;
-    return open < c && !same_batch && !k.has(trace::kStarted) && !k.has(trace::kCompleted) &&
-           !is_beside(r, open, c);
+    return open < c && !same_batch && !k.has(trace::kStarted) && !k.has(trace::kCompleted);
   }
 
   // Whether the open call is another thread's, and what this thread issued after it in the call's

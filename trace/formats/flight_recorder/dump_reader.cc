@@ -46,6 +46,7 @@
 #include "trace/formats/flight_recorder/dump_frames.h"
 #include "trace/formats/flight_recorder/dump_groups.h"
 #include "trace/formats/flight_recorder/dump_signatures.h"
+#include "trace/formats/flight_recorder/dump_threads.h"
 #include "trace/formats/flight_recorder/names.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -67,6 +68,7 @@ class DumpReader {
         visits_(file.bytes.size()),
         names_(tree, tables),
         groups_(tree, visits_, names_, tables, trace_),
+        threads_(tree),
         frames_(tree, visits_, tables),
         signatures_(tree, visits_, names_, tables) {}
 
@@ -111,6 +113,7 @@ class DumpReader {
       trace_.backend = trace_.calls.empty() ? "" : "gloo";
     }
     builder_.finish();
+    threads_.finish(trace_);
     note_durations();
     if (only_gloo_ && groups_.least_world() > 0) {  // link_dumps compares it with the other dumps
       trace_.world_size = std::max(groups_.least_world(), trace_.rank.value + 1);
@@ -397,6 +400,7 @@ class DumpReader {
       return lose("a point-to-point entry that is neither send nor recv");
     }
     call.signature = signatures_.of(entry, operation);
+    call.thread = threads_.of(entry);
     const DumpFrames::Location location = frames_.location(tree_.items(entry[DumpKey::frames]));
     call.at = location.at;
     call.stack = location.stack;
@@ -535,6 +539,7 @@ class DumpReader {
   RankTrace trace_;
   TraceBuilder builder_{trace_};
   DumpGroups groups_;
+  DumpThreads threads_;
   DumpFrames frames_;
   DumpSignatures signatures_;
   std::int64_t next_id_ = 0;

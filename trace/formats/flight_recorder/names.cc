@@ -22,6 +22,8 @@ const std::map<std::string_view, DumpKey>& known_keys() {
       {"frames", DumpKey::frames},
       {"pg_id", DumpKey::pg_id},
       {"process_group", DumpKey::process_group},
+      {"thread_name", DumpKey::thread_name},
+      {"thread_id", DumpKey::thread_id},
       {"collective_seq_id", DumpKey::collective_seq_id},
       {"p2p_seq_id", DumpKey::p2p_seq_id},
       {"profiling_name", DumpKey::profiling_name},

@@ -27,6 +27,8 @@ enum class DumpKey : std::uint8_t {
   frames,
   pg_id,
   process_group,
+  thread_name,
+  thread_id,
   collective_seq_id,
   p2p_seq_id,
   profiling_name,

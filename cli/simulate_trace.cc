@@ -231,6 +231,16 @@ Result<sim::SimulatedProgram> with_recorded_calls(const trace::Run& run, sim::Ru
   return sim::simulate_with_calls(std::move(program), calls, command.scale_calls, launch);
 }
 
+// What to know of calls that are priced without their bytes; empty: nothing.
+std::string unsized_note(const trace::Run& run) {
+  const sim::UnsizedCalls calls = sim::unsized_calls(run);
+  if (calls.unsized == 0) return {};
+  return fmt::format(
+      "{} of {} {} no size, or an element type of unknown width. They are taken to be empty, so "
+      "that the job takes longer than this.",
+      calls.unsized, plural(calls.all, "call"), calls.unsized == 1 ? "has" : "have");
+}
+
 // Runs the program with calls that take as long as the machine's prices say.
 Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
                                                 const sim::Machine& machine, bool apart,
@@ -281,6 +291,8 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   Result<sim::RunProgram> program =
       sim::program_of(*run, command.recorded_calls ? sim::Ranks::recorded : sim::Ranks::all);
   if (!program) return reports::fail(program.error());
+  if (std::string note = command.recorded_calls ? "" : unsized_note(*run); !note.empty())
+    recorded.notes.push_back(std::move(note));
   sim::slow_down(*program, *machine);
   const Result<sim::SimulatedProgram> simulated =
       command.recorded_calls

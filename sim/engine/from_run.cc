@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -11,6 +12,8 @@
 #include <fmt/format.h>
 
 #include "base/rational.h"
+#include "base/text.h"
+#include "sim/collectives/closed_form.h"
 #include "sim/collectives/collective.h"
 #include "trace/run.h"
 
@@ -20,12 +23,31 @@ namespace {
 // What identifies a sequence of messages that match in order: source, destination, tag, group.
 using Channel = std::tuple<std::int32_t, std::int32_t, std::int32_t, trace::GroupId>;
 
+// Bytes of an element of the call; empty: not recorded, or a type that nobody knows.
+std::optional<std::int64_t> element_width(const trace::Run& run, const trace::Signature& call) {
+  const std::vector<std::string> dtypes = run.tables.names(call.dtypes);
+  return dtypes.empty() ? std::nullopt : trace::element_bytes(dtypes.front());
+}
+
+// Whether bytes_of() is 0 because nobody knows, and not because the buffer is empty.
+bool is_unsized(const trace::Run& run, const trace::Signature& call) {
+  switch (plain_op(call.op)) {
+    case trace::Op::barrier:
+    case trace::Op::finalize:
+    case trace::Op::probe:
+    case trace::Op::recv:
+      return false;
+    default:
+      break;
+  }
+  const std::int64_t most = std::max({call.in_elements, call.out_elements, call.count});
+  return most == trace::kNone || (most > 0 && !element_width(run, call));
+}
+
 // The buffer of a call in bytes, as `Collective` counts it: the whole buffer, not a rank's share. 0
 // where element type or counts are unknown.
 std::int64_t bytes_of(const trace::Run& run, const trace::Signature& signature,
                       std::size_t members) {
-  const std::vector<std::string> dtypes = run.tables.names(signature.dtypes);
-  if (dtypes.empty()) return 0;
   // For all-gather and gather the whole buffer is what all members contribute: input · members.
   const trace::Op op = plain_op(signature.op);
   const bool gathers = op == trace::Op::all_gather || op == trace::Op::gather;
@@ -36,8 +58,7 @@ std::int64_t bytes_of(const trace::Run& run, const trace::Signature& signature,
                                          : std::max({signature.in_elements, signature.out_elements,
                                                      signature.count, std::int64_t{0}});
   // A Rational does not overflow; a total that does not fit 64 bits saturates.
-  const auto total = Rational(elements) *
-                     Rational(trace::element_bytes(dtypes.front()).value_or(0)) *
+  const auto total = Rational(elements) * Rational(element_width(run, signature).value_or(0)) *
                      Rational(by_input ? static_cast<std::int64_t>(members) : 1);
   return total.rounded().value_or(std::numeric_limits<std::int64_t>::max());
 }
@@ -248,6 +269,14 @@ class Compiler {
     const trace::Signature& signature = run_.tables.signatures[call.signature];
     const bool message = trace::is_point_to_point(signature.op);
     messages_ = messages_ || message;
+    if (!recorded_ && !message && !default_algorithm(plain_op(signature.op)))
+      return refusal(trace,
+                     fmt::format("calls \"{}\", whose time no formula gives",
+                                 signature.op == trace::Op::other
+                                     ? printable(run_.tables.str(signature.other_op))
+                                     : std::string(trace::op_name(signature.op))),
+                     "let calls take what they took (--recorded-calls), or simulate a program "
+                     "without it");
     Result<std::uint32_t> group =
         message ? channel_of(trace, call, signature) : group_of(trace, call.group, rank);
     if (!group) return group.error();
@@ -422,6 +451,24 @@ class Compiler {
 
 Result<RunProgram> program_of(const trace::Run& run, Ranks ranks) {
   return Compiler(run, ranks).compile();
+}
+
+UnsizedCalls unsized_calls(const trace::Run& run) {
+  std::vector<bool> unsized(run.tables.signatures.size());
+  for (std::uint32_t i = 0; i < unsized.size(); ++i)
+    unsized[i] = is_unsized(run, run.tables.signatures[trace::SignatureId(i)]);
+  UnsizedCalls out;
+  std::unordered_map<const void*, std::size_t> known;  // by identity of the calls
+  for (const trace::RankTrace& trace : run.ranks) {
+    const auto [found, is_new] = known.try_emplace(trace.calls.identity(), 0);
+    if (is_new)
+      found->second = static_cast<std::size_t>(
+          std::count_if(trace.calls.begin(), trace.calls.end(),
+                        [&](const trace::Call& call) { return unsized[call.signature.value]; }));
+    out.unsized += found->second;
+    out.all += trace.calls.size();
+  }
+  return out;
 }
 
 }  // namespace lockstep::sim

@@ -4,6 +4,7 @@
 // that program, whatever times were recorded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,13 +25,21 @@ struct RunProgram {
 // group; a send and a recv with the same source, destination, tag and group pair up in order. A
 // call that names no stream runs in a stream of its group, a message in one per peer and direction.
 // Errors, with the rank's file: a rank without a trace, a group whose members are not named,
-// receives from any source, a wait for what was not issued before, more than 255 streams or 65,535
-// groups on a rank.
+// receives from any source, an operation without a price, a wait for what was not issued before,
+// more than 255 streams or 65,535 groups on a rank.
 //
 // With `Ranks::recorded` the ranks that left no trace take no part: calls are those of the others,
 // as their recorded times (recorded_calls.h) already show when the rest came. A group whose members
 // are not named is then the rank's alone.
 enum class Ranks : std::uint8_t { all, recorded };
 Result<RunProgram> program_of(const trace::Run& run, Ranks ranks = Ranks::all);
+
+// Calls that are priced as if they carried nothing, because the traces do not tell how much it is:
+// no size, or an element type of unknown width. Barriers carry nothing; of a message the sender's
+// side counts. O(calls), those that ranks share once.
+struct UnsizedCalls {
+  std::size_t unsized = 0, all = 0;
+};
+UnsizedCalls unsized_calls(const trace::Run& run);
 
 }  // namespace lockstep::sim

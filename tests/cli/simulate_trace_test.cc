@@ -20,6 +20,7 @@ namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -383,6 +384,46 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
   for (const std::string slow : {"2=2", "1-2=2"})
     EXPECT_NE(why({"--machine", "dgx-h100", "--slow", slow}).find("--slow: there is no rank 2"),
               std::string::npos);
+}
+
+// Its name, and the rank that calls it: "other" says nothing.
+TEST(SimulateTrace, NamesAnOperationThatHasNoPrice) {
+  const TempDir folder;
+  for (const int rank : {0, 1})
+    folder.write(fmt::format("rank_{}.trace.jsonl", rank),
+                 header_line(rank, 2) + issue_line(0, "world", "all_knowing", {{"in", {{4}}}}) +
+                     end_line("clean"));
+  const cli::Outcome outcome =
+      cli::run_lockstep({"simulate", "trace", folder.path(), "--alpha", "1us", "--beta", "1GB/s"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("rank_0.trace.jsonl: error: rank 0 calls \"all_knowing\""),
+                    HasSubstr("--recorded-calls")));
+}
+
+// Calls without a size take their latency alone, which is not what they took. Barriers and empty
+// tensors carry nothing.
+TEST(SimulateTrace, SaysOfHowManyCallsTheSizeIsUnknown) {
+  const auto simulated = [](const std::string& op, const LineKeys& more) {
+    std::vector<std::string> texts;
+    for (const int rank : {0, 1})
+      texts.push_back(header_line(rank, 2) +
+                      issue_line(0, "world", "all_reduce",
+                                 {{"in", {{4}}}, {"out", {{4}}}, {"dtype", "float32"}}) +
+                      issue_line(1, "world", op, more) + end_line("clean"));
+    return simulate_texts(texts);
+  };
+  const LineKeys shapes = {{"in", {{4}}}, {"out", {{4}}}};
+  LineKeys unheard_of = shapes;
+  unheard_of["dtype"] = "float33";
+  for (const LineKeys& unknown : {LineKeys::object(), shapes, unheard_of}) {
+    const Simulated job = simulated("all_reduce", unknown);
+    EXPECT_THAT(job.text, HasSubstr("2 of 4 calls have no size"));
+    EXPECT_THAT(job.json["notes"].dump(), HasSubstr("no size"));
+  }
+  EXPECT_THAT(simulated("barrier", LineKeys::object()).text, Not(HasSubstr("no size")));
+  EXPECT_THAT(simulated("all_reduce", {{"in", {{0}}}, {"out", {{0}}}}).text,
+              Not(HasSubstr("no size")));
 }
 
 // A kernel, a call that follows it, a kernel beside the call and one after it, for which the host

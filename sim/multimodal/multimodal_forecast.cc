@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -139,7 +140,12 @@ std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) co
     std::vector<ChangeKind> changes;  // those that are the remedy; empty: none of them
   };
   const double exchange = exchange_seconds / seconds;
-  const std::vector<Loss> losses = {
+  const auto share_of = [&](std::string_view key) {
+    const auto part = std::find_if(time.begin(), time.end(),
+                                   [&](const ForecastPart& one) { return one.key == key; });
+    return part == time.end() ? 0 : part->value / seconds;
+  };
+  std::vector<Loss> losses = {
       {lost.bubble,
        "the pipeline's bubble",
        "more micro-batches or fewer stages",
@@ -175,7 +181,18 @@ std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) co
                  "gradients summed after the backward pass",
                  "overlap_gradients: true",
                  "hides most of it",
-                 {ChangeKind::overlapped_gradients}}};
+                 {ChangeKind::overlapped_gradients}},
+      {share_of("offload"),
+       "activations that move to and from the host",
+       "keeping them, or computing them again (llm.recompute: full),",
+       "takes less",
+       {ChangeKind::kept_activations}}};
+  if (plan.offload.optimizer)
+    losses.push_back({share_of("optimizer"),
+                      "the optimizer's state in the host's memory",
+                      "offload.optimizer: false",
+                      "takes less",
+                      {ChangeKind::kept_optimizer}});
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
   if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
@@ -185,12 +202,17 @@ std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) co
   };
   // How sequences are packed makes a difference, too: a change that gives less is no remedy.
   constexpr double kWorthIt = 1.005;
-  const auto helps = [&](const Alternative& one) {
+  const auto is_faster = [&](const Alternative& one) {
     return is_remedy(one) && one.tokens_per_second > kWorthIt * tokens_per_second;
+  };
+  const auto helps = [&](const Alternative& one) {
+    return is_faster(one) && (one.fits || need.missing() > 0);
   };
   std::string advice;
   if (most->changes.empty() || std::any_of(tried.begin(), tried.end(), helps))
     advice = fmt::format("; {} {}", most->remedy, most->effect);
+  else if (std::any_of(tried.begin(), tried.end(), is_faster))
+    advice = fmt::format("; {} does not fit", most->remedy);
   else if (std::any_of(tried.begin(), tried.end(), is_remedy))
     advice = fmt::format("; {} gives no more tokens/s here", most->remedy);
   return fmt::format("most is lost to {}{} ({} of the GPUs' time)", most->to, advice,
@@ -446,11 +468,31 @@ void add_encoder_changes(const MultimodalForecast& f, std::vector<PlanChange>& o
   }
 }
 
+// What is in the host's memory kept on the GPU; activations perhaps computed again instead.
+void add_offload_changes(const MultimodalPlan& plan, std::vector<PlanChange>& out) {
+  if (plan.offload.activations) {
+    MultimodalPlan changed = plan;
+    changed.offload.activations = false;
+    add_change(out, ChangeKind::kept_activations, "offload.activations: false", changed);
+    if (plan.llm.plan.recompute != Recompute::full) {
+      changed.llm.plan.recompute = Recompute::full;
+      add_change(out, ChangeKind::kept_activations,
+                 "offload.activations: false, llm.recompute: full", std::move(changed));
+    }
+  }
+  if (plan.offload.optimizer) {
+    MultimodalPlan changed = plan;
+    changed.offload.optimizer = false;
+    add_change(out, ChangeKind::kept_optimizer, "offload.optimizer: false", std::move(changed));
+  }
+}
+
 std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
   std::vector<PlanChange> out;
   add_data_changes(f.plan, out);
   add_llm_changes(f.plan, out);
   add_encoder_changes(f, out);
+  add_offload_changes(f.plan, out);
   return out;
 }
 

@@ -65,6 +65,8 @@ enum class ChangeKind : std::uint8_t {
   encoder_place,
   encoder_layout,
   dummy_items,
+  kept_activations,  // on the GPU, instead of in the host's memory
+  kept_optimizer,
 };
 
 // The same job planned in another way, one change each: how sequences are arranged and filled,
@@ -108,7 +110,7 @@ struct MultimodalForecast {
 
   std::vector<std::string> basis() const;
   // What costs the most, and what would help, in a sentence. A change is advised only if it is
-  // among those `tried`, and gives more tokens per second.
+  // among those `tried`, gives more tokens per second, and fits if the plan itself does.
   std::string reason(const std::vector<Alternative>& tried) const;
 };
 

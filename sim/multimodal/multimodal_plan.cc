@@ -96,7 +96,7 @@ class TowersReader {
     for (std::size_t i = 0; i < root_["encoders"].size(); ++i)
       if (const Status read = read_encoder(i); !read) return read.error();
     if (const Status read = read_llm(); !read) return read.error();
-    read_offload();
+    if (const Status read = read_offload(); !read) return read.error();
     if (read_.problem()) return *read_.problem();
     if (const Status read = read_data(); !read) return read.error();
     for (EncoderTower& tower : out_.encoders)
@@ -236,12 +236,20 @@ class TowersReader {
     return Status::ok();
   }
 
-  void read_offload() {
+  // A bandwidth over which nothing goes is a mistake, unless the plan says that nothing shall.
+  Status read_offload() {
+    const Json given = root_.value("offload", Json::object());
+    if (given.contains("bandwidth") && !given.contains("optimizer") &&
+        !given.contains("activations"))
+      return read_.error_at("/offload/bandwidth",
+                            "nothing is kept in the host's memory, so this makes no difference",
+                            "add optimizer: true or activations: true, or leave it out");
     out_.offload.optimizer = read_.value_or("/offload/optimizer", false);
     out_.offload.activations = read_.value_or("/offload/activations", false);
     out_.offload.bandwidth =
         read_.quantity_or("/offload/bandwidth", parse_bandwidth, Bandwidth{200'000'000'000})
             .bytes_per_second();
+    return Status::ok();
   }
 
   Status read_data() {

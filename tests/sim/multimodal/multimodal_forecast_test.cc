@@ -16,7 +16,9 @@
 namespace lockstep::sim {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kTop = R"(plan: 1
 name: small
@@ -420,6 +422,36 @@ TEST(Towers, AdviceIsWhatHelpedWhereItWasTried) {
   // What no change covers is advised as it is.
   f.lost.bubble = 0.3;
   EXPECT_THAT(f.reason({}), HasSubstr("more micro-batches or fewer stages make it smaller"));
+}
+
+// What moves to the host and back is no waiting, but takes the most all the same.
+TEST(Towers, TheReasonMayBeWhatIsOffloaded) {
+  const std::string rest = encoder("tensor: 4") + images("2", "576");
+  const auto reason_of = [&](const std::string& offload) {
+    const MultimodalForecast f = forecast(offload + top() + rest);
+    return f.reason(alternatives(f));
+  };
+  EXPECT_THAT(reason_of("offload: {activations: true, bandwidth: 1GB/s}\n"),
+              AllOf(HasSubstr("most is lost to activations that move to and from the host"),
+                    HasSubstr("takes less")));
+  EXPECT_THAT(reason_of("offload: {optimizer: true, bandwidth: 1GB/s}\n"),
+              HasSubstr("offload.optimizer: false takes less"));
+  EXPECT_THAT(reason_of(""), Not(HasSubstr("host")));
+}
+
+// A change for which the memory does not suffice is none.
+TEST(Towers, AdviceFits) {
+  MultimodalForecast f = forecast(top() + encoder("tensor: 4") + images("1", "256"));
+  f.lost = {};
+  f.lost.stragglers = 0.2;
+  f.exchange_seconds = 0;
+  Alternative faster;
+  faster.kind = ChangeKind::balanced_data;
+  faster.tokens_per_second = 2 * f.tokens_per_second;
+  faster.fits = false;
+  EXPECT_THAT(f.reason({faster}), HasSubstr("data.arrange: balanced does not fit"));
+  faster.fits = true;
+  EXPECT_THAT(f.reason({faster}), HasSubstr("evens them out"));
 }
 
 // They share what they draw and deal; each is as if forecast alone.

@@ -104,6 +104,18 @@ TEST(TowersPlan, WhatCannotBeIsRefusedWithItsLine) {
   }
 }
 
+// A bandwidth over which nothing goes; an explicit `false` shows that this is meant.
+TEST(TowersPlan, OffloadNeedsSomethingToOffload) {
+  const std::string alone = kTowersPlan + std::string("offload: {bandwidth: 5GB/s}\n");
+  const Error error = error_of_plan(alone);
+  EXPECT_THAT(error.message, HasSubstr("makes no difference"));
+  EXPECT_EQ(error.location.line, 16);
+  for (const std::string meant : {"activations: true", "optimizer: true", "activations: false"})
+    EXPECT_TRUE(parse_multimodal_plan(
+        kTowersPlan + ("offload: {bandwidth: 5GB/s, " + meant + "}\n"), "p.yaml", ""))
+        << meant;
+}
+
 TEST(TowersPlan, SomethingIsTrained) {
   const Error error = error_of_plan(
       with("merge: 4, tensor: 4", "frozen: true, projector: {frozen: true}")

@@ -1,6 +1,7 @@
 #include "sim/transformer/memory.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace lockstep::sim {
@@ -95,7 +96,11 @@ double logit_bytes(const Transformer& model, const TrainingPlan& plan) {
 }
 
 StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan) {
-  return state_bytes(parameters_of_rank(model, plan), plan);
+  StateBytes most;
+  for (const RankParameters& count : parameters_of_kinds(model, plan))
+    if (const StateBytes bytes = state_bytes(count, plan); bytes.total() > most.total())
+      most = bytes;
+  return most;
 }
 
 StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan) {
@@ -157,10 +162,11 @@ struct Progress {
   double in_flight() const { return static_cast<double>(forwards - backwards); }
 };
 
-// Of a piece in a zero3 pipeline, as in StageMemory.
-double unsharded_bytes(const HeldPiece& piece, const Progress& progress,
-                       std::int64_t micro_batches) {
-  if (progress.forwards == 0 || progress.backwards == micro_batches) return 0;
+// Of a piece in a zero3 pipeline, as in StageMemory. `ends`: its task at hand is its last one,
+// after which the gradients are scattered.
+double unsharded_bytes(const HeldPiece& piece, const Progress& progress, std::int64_t micro_batches,
+                       bool ends) {
+  if (progress.forwards == 0 || (progress.backwards == micro_batches && !ends)) return 0;
   return 2 * piece.parameters + (progress.backwards > 0 ? 4 * piece.trained : 0);
 }
 
@@ -205,7 +211,8 @@ StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       now.activations += progress[i].in_flight() * pieces[i].layers * of_layer;
       if (!keeps_gathered) continue;
-      now.unsharded += unsharded_bytes(pieces[i], progress[i], order.shape.micro_batches);
+      const bool ends = std::cmp_equal(i, task.chunk) && task.work == last_part;
+      now.unsharded += unsharded_bytes(pieces[i], progress[i], order.shape.micro_batches, ends);
       now.messages += message_buffers(model, plan, pieces[i], progress[i]);
     }
     if (now.total() > most.total()) most = now;

@@ -292,7 +292,7 @@ Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& cali
   const double peak = cost->peak_flops * out.gpus() * step->seconds;
   out.mfu = model_flops(plan.model, plan.plan) / peak;
   out.hfu = hardware_flops(plan.model, plan.plan) / peak;
-  out.bubble_share = step->parts.bubble / step->pipeline_seconds;
+  out.bubble_share = step->bubble_share;
   out.time = time_parts(out);
   out.memory = memory_parts(out);
   return out;

@@ -307,8 +307,29 @@ namespace {
 
 double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost) {
-  return traffic_seconds(cost,
-                         cost.optimizer_traffic * updated(parameters_of_rank(model, plan), plan));
+  double most = 0;
+  for (const RankParameters& count : parameters_of_kinds(model, plan))
+    most = std::max(most, updated(count, plan));
+  return traffic_seconds(cost, cost.optimizer_traffic * most);
+}
+
+// What every stage is taken to exchange: that of the stage that needs the most time for it.
+std::vector<PlannedExchange> longest_exchanges(const Transformer& model, const TrainingPlan& plan,
+                                               const CostParameters& cost) {
+  std::vector<PlannedExchange> longest;
+  double most = -1;
+  for (const RankParameters& count : parameters_of_kinds(model, plan)) {
+    std::vector<PlannedExchange> exchanges =
+        planned_exchanges(plan, cost, count, static_cast<double>(model.layers) / plan.pipeline,
+                          plan.overlapped_gradients);
+    double seconds = 0;
+    for (const PlannedExchange& one : exchanges)
+      seconds += std::max(1, one.step.buckets) * (one.step.gather + one.step.reduce).seconds();
+    if (seconds <= most) continue;
+    most = seconds;
+    longest = std::move(exchanges);
+  }
+  return longest;
 }
 
 constexpr std::size_t kMaxReplicas = 256;  // kinds: each is simulated by itself
@@ -407,9 +428,7 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   step.optimizer = slowest == 1 ? optimizer_seconds(model, plan, cost)
                                 : optimizer_seconds(model, plan, slowed(cost, slowest));
   step.update = picos_of_seconds(cost.step_overhead + step.optimizer);
-  const std::vector<PlannedExchange> exchanges = planned_exchanges(
-      plan, cost, parameters_of_rank(model, plan),
-      static_cast<double>(model.layers) / plan.pipeline, plan.overlapped_gradients);
+  const std::vector<PlannedExchange> exchanges = longest_exchanges(model, plan, cost);
   StageExchange of_stage;
   for (const PlannedExchange& exchange : exchanges) of_stage.push_back(exchange.step);
   step.program =
@@ -441,6 +460,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   const double each = 1.0 / plan.pipeline;
   add_times(out.parts, step->parts, each * static_cast<double>(plan.micro_batches()));
   Picos first = Picos::forever(), last;
+  double working = 0;  // of a stage, mean
   for (const std::vector<StepInterval>& stage : step->intervals)
     for (const StepInterval& one : stage) {
       const double share = each * (one.end - one.begin).seconds();
@@ -451,6 +471,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
         case StepWork::Kind::weight:
           first = std::min(first, one.begin);
           last = std::max(last, one.end);
+          working += share;
           break;
         case StepWork::Kind::message:
         case StepWork::Kind::norm:
@@ -470,6 +491,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   const Picos end = step->result.end;
   out.seconds = end.seconds();
   out.pipeline_seconds = (last - first).seconds();
+  if (plan.pipeline > 1) out.bubble_share = std::max(0.0, 1 - working / out.pipeline_seconds);
   out.update_seconds = step->update.seconds();
   out.exchange_seconds = (end - step->update - (last - first)).seconds();
   out.memory = memory_use(model, plan, step->order);

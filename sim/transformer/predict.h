@@ -107,6 +107,7 @@ double updated(const RankParameters& count, const TrainingPlan& plan);
 struct StepPrediction {
   double seconds = 0;
   double pipeline_seconds = 0;  // from the first task to the last: forward and backward
+  double bubble_share = 0;      // of it: when a stage computes nothing, mean over the stages
   double exchange_seconds = 0;  // exchange over the data-parallel ranks before and after them
   double update_seconds = 0;    // optimizer, and the constant per step
   StepParts parts;              // sums up to `seconds`, except for rounding to picoseconds

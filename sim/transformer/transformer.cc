@@ -1,8 +1,10 @@
 #include "sim/transformer/transformer.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -235,15 +237,23 @@ RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan,
   return {(layers * dense + tables) / plan.tensor, layers * experts / plan.expert / plan.tensor};
 }
 
-RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan) {
+std::vector<RankParameters> parameters_of_kinds(const Transformer& model,
+                                                const TrainingPlan& plan) {
   // ZB-V puts the first and the last piece on the same stage.
   const bool both = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
-  const RankParameters end = parameters_of(model, plan, layers_of_stage(model, plan, 0),
-                                           table_parameters(model, true, both));
-  if (!plan.short_ends || plan.pipeline < 3) return end;
+  std::vector<RankParameters> out = {parameters_of(model, plan, layers_of_stage(model, plan, 0),
+                                                   table_parameters(model, true, both))};
   // A stage between them may have more: a layer for a table.
-  const RankParameters inner = parameters_of(model, plan, layers_of_stage(model, plan, 1), 0);
-  return inner.total() > end.total() ? inner : end;
+  if (plan.short_ends && plan.pipeline > 2)
+    out.push_back(parameters_of(model, plan, layers_of_stage(model, plan, 1), 0));
+  return out;
+}
+
+RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan) {
+  const std::vector<RankParameters> kinds = parameters_of_kinds(model, plan);
+  return *std::max_element(
+      kinds.begin(), kinds.end(),
+      [](const RankParameters& a, const RankParameters& b) { return a.total() < b.total(); });
 }
 
 double model_flops(const Transformer& model, const TrainingPlan& plan) {

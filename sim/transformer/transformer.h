@@ -144,6 +144,10 @@ struct RankParameters {
 // `layers` layers and `tables` parameters of embeddings, on the ranks that hold them.
 RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan, double layers,
                              double tables);
+// … of the first pipeline stage and, where one between the ends may have more, of such a one. Which
+// of them holds, sends or updates more depends on what experts and dense parameters are divided by,
+// so whoever takes the most asks for all.
+std::vector<RankParameters> parameters_of_kinds(const Transformer& model, const TrainingPlan& plan);
 // … of the fullest pipeline stage.
 RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan);
 

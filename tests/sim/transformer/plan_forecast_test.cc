@@ -174,6 +174,40 @@ TEST(PlanForecast, TheBubbleIsTheSchedules) {
   EXPECT_NEAR(forecast(m, p).bubble_share, 3.0 / 19, 0.005);
 }
 
+// A bubble is part of the pipeline's time, also where stages wait for parameters in it; and which
+// stage has the most to exchange depends on the experts, which fewer ranks share: a larger
+// vocabulary, which makes another stage the fullest, takes neither less time nor less memory.
+TEST(PlanForecast, AStageWithMoreExpertsExchangesMore) {
+  const auto with_words = [](int words) {
+    const Result<PlanForecast> out = forecast_of(fmt::format(R"(plan: 1
+name: experts between short ends
+calibration: any
+model: {{layers: 4, hidden: 7680, heads: 96, vocabulary: {}, experts: 4}}
+sequence: 512
+gpus: 256
+context: 4
+expert: 4
+pipeline: {{stages: 4, split: short_ends}}
+overlap: {{gradients: true, pipeline: true}}
+zero: 3
+micro_batch: 2
+global_batch: 32
+)",
+                                                             words),
+                                                 *shipped_calibration("a100-cluster"));
+    EXPECT_TRUE(out) << out.error().str();
+    return out ? *out : PlanForecast{};
+  };
+  const PlanForecast few = with_words(51200), many = with_words(102400);
+  EXPECT_GE(many.step.seconds, few.step.seconds);
+  EXPECT_GE(many.need.bytes, few.need.bytes);
+  for (const PlanForecast* f : {&few, &many}) {
+    expect_adds_up(*f);
+    EXPECT_LT(f->bubble_share, 1);
+    EXPECT_GT(f->bubble_share, 0.7);  // one micro-batch on four stages
+  }
+}
+
 // arXiv 1910.02054: 16 bytes a parameter; 2 + 2 + 12 divided as ZeRO-1, 2 and 3 say.
 TEST(PlanForecast, StatesAreZerosSixteenBytes) {
   const double count = static_cast<double>(parameters(forecast_model()));

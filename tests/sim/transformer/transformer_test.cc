@@ -223,6 +223,20 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   EXPECT_EQ(use.held.unsharded, 0);
 }
 
+// FSDP scatters a pipeline's gradients after the last backward, also where that is the only one.
+TEST(Memory, OneMicroBatchHasGradientsToo) {
+  const Transformer model = gpt(16, 4096, 32);
+  TrainingPlan of = plan_of(1024, 64);
+  of.pipeline = 4;
+  of.data = 8;
+  of.sharding = Sharding::zero3;
+  const auto unsharded = [&](std::int64_t micro_batches) {
+    of.global_batch = of.data * micro_batches;
+    return memory_use(model, of, order_of(of)).held.unsharded;
+  };
+  EXPECT_DOUBLE_EQ(unsharded(1), unsharded(2));
+}
+
 // 126 layers over 16 stages of 8 chunks, as Llama 3 405B: one each, and none in the first and the
 // last.
 TEST(Pieces, ShortEndsHaveALayerLess) {

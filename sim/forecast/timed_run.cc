@@ -63,6 +63,8 @@ class WorkInserter {
   Status insert() {
     for (const trace::Event& event : trace_.events) {
       if (event.kind == trace::EventKind::span) {
+        // What comes after a step ends before anything of the next one.
+        put_parts_without_event();
         keep_remedy(trace_.spans[event.index]);
         continue;
       }
@@ -88,7 +90,7 @@ class WorkInserter {
   // That a remedy stood in for what a batch lacks tells why calls are missing. What that took is in
   // the costs.
   void keep_remedy(trace::SpanMark span) {
-    if (!tables_.str(span.name).starts_with(trace::kRemedySpan)) return;
+    if (!is_remedy(tables_, span)) return;
     span.duration = 0;
     put_span(span);
   }
@@ -143,6 +145,10 @@ double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
 }
 
 }  // namespace
+
+bool is_remedy(const trace::Tables& tables, const trace::SpanMark& span) {
+  return tables.str(span.name).starts_with(trace::kRemedySpan);
+}
 
 std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
                                      const Machine& machine, std::int64_t world_size,

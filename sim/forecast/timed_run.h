@@ -22,11 +22,15 @@ inline constexpr std::string_view kCheckpointSpan = "checkpoint", kEvaluationSpa
 //
 // `costs`: for each of run.ranks, in their order, one segment of work before each call, wait and
 // step. `samples`: how many the rank's host prepares for a step, by index in run.ranks. In the
-// result every step ends with a span, even one of length 0. So does the saving of a checkpoint
+// result every step ends with a span, even one of length 0; those that name a remedy stay, with
+// length 0, and are no segment's. So does the saving of a checkpoint
 // (kCheckpointSpan) and an evaluation (kEvaluationSpan): forecast() finds them by that. Errors,
 // with the rank's file: costs that do not belong to this trace.
 Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::RankCosts*>& costs,
                              const std::vector<std::int64_t>& samples, const Machine& machine);
+
+// Whether the span only says that a remedy computed something in place of what a batch lacks.
+bool is_remedy(const trace::Tables& tables, const trace::SpanMark& span);
 
 // How long each segment of a rank's work takes on a machine, in a job of `world_size` ranks: the
 // lengths of the spans that timed_run() adds; it adds none for 0. `samples` as above; if their

@@ -123,7 +123,7 @@ class DifferentRanks {
                           step_marks(run.tables, run.ranks[r], program.events[p]),
                           {},
                           0});
-        find_segments(job_.programs.back(), kinds_.back(), machine);
+        find_segments(run.tables, run.ranks[r], program.events[p], kinds_.back(), machine);
       }
       ++kinds_[found->second].ranks;
     }
@@ -185,13 +185,18 @@ class DifferentRanks {
   };
 
   // Finds the segment of each step of work. Only segments that take time, or that end a part of the
-  // training, have become steps.
-  void find_segments(const Program& program, ProgramWork& kind, const Machine& machine) const {
+  // training, have become steps; and spans that name a remedy, which are no segment's. `events`:
+  // of the steps.
+  void find_segments(const trace::Tables& tables, const trace::RankTrace& trace,
+                     const std::vector<std::uint32_t>& events, ProgramWork& kind,
+                     const Machine& machine) const {
     const std::vector<trace::Nanos> nanos =
         work_nanos(*kind.costs, kind.samples, machine, world_size_, kind.slowness);
     std::size_t segment = 0;
-    for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
-      if (program.steps[s].kind != StepKind::compute) continue;
+    for (std::uint32_t s = 0; s < events.size(); ++s) {
+      const trace::Event& event = trace.events[events[s]];
+      if (event.kind != trace::EventKind::span || is_remedy(tables, trace.spans[event.index]))
+        continue;
       while (nanos[segment] == 0 && !trace::ends_part(kind.costs->work[segment].before)) ++segment;
       kind.segments.emplace_back(s, segment++);
     }

@@ -1,8 +1,11 @@
 #include "sim/forecast/what_if.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,6 +72,23 @@ TEST(WhatIf, TheSavingOfCheckpointsIsNoPartOfAStep) {
   EXPECT_EQ(all(alone).at("launches").step_time, ms(2));
   const std::vector<KernelStep> saves(3, {4, 0, "", 6}), others(3, {2, 0, ""});
   EXPECT_EQ(all(KernelJob({saves, others})).at("even_work").step_time, ms(3 + 2));
+}
+
+// A span that only names a remedy is no segment of work: each change is that of the same job
+// without it, and nothing of a checkpoint before it is taken for the step's.
+TEST(WhatIf, WhatARemedyComputesIsCountedOnce) {
+  for (const std::optional<std::int64_t> saving : {std::optional<std::int64_t>{}, {6}}) {
+    std::vector<KernelStep> plain(3, {4, 2, "", saving}), dummy = plain;
+    for (KernelStep& step : dummy) step.remedy = true;
+    const KernelJob as_named({plain, dummy}), unnamed({plain, plain});
+    EXPECT_EQ(as_named.result.end, unnamed.result.end);
+    const auto answers = all(as_named), same = all(unnamed);
+    ASSERT_EQ(answers.size(), same.size());
+    for (const auto& [key, one] : same) {
+      EXPECT_EQ(answers.at(key).step_time, one.step_time) << key;
+      EXPECT_GE(answers.at(key).gain, 0) << key;
+    }
+  }
 }
 
 TEST(WhatIf, LevelsOfLinksAreDistinguished) {

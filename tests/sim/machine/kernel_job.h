@@ -44,7 +44,8 @@ struct KernelStep {
   std::int64_t before = 0, beside = 0;
   std::string modalities;  // of the batch: "image,text"; empty: not recorded
   std::optional<std::int64_t> saving =
-      std::nullopt;  // kernels of the checkpoint that comes after it
+      std::nullopt;     // kernels of the checkpoint that comes after it
+  bool remedy = false;  // a dummy image is among what it computes
 };
 
 inline std::string program_of_steps(const std::vector<KernelStep>& steps) {
@@ -52,6 +53,7 @@ inline std::string program_of_steps(const std::vector<KernelStep>& steps) {
   for (std::size_t s = 0; s < steps.size(); ++s) {
     const std::string n = std::to_string(s);
     if (!steps[s].modalities.empty()) out += "modality " + n + " " + steps[s].modalities + "; ";
+    if (steps[s].remedy) out += "span remedy.dummy_image; ";
     out += "all_reduce n=0 dtype=float32 what=w step=" + n + " async open; wait " + n + "; step " +
            n + "; ";
   }

@@ -154,6 +154,13 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
     return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
   };
   command.job = path(in_file.plan.empty() ? in_file.scenario : in_file.plan);
+  std::error_code unknown;
+  if (!in_file.plan.empty() && !std::filesystem::exists(command.job, unknown)) {
+    // No file beside this one: a shipped plan, as on the command line.
+    const Result<std::string> shipped = shipped_or_own("plans", in_file.plan);
+    if (!shipped) return Error{shipped.error().message, {file}, shipped.error().fix};
+    if (*shipped != in_file.plan) command.job = *shipped;
+  }
   // An option replaces what the file says; only --vary adds to it.
   if (command.machines.empty())
     for (const std::string& name : in_file.machines)

@@ -38,7 +38,7 @@ constexpr const char* kPlanFooter = R"(Examples:
     lockstep simulate plan llama3-70b --set \
       "calibration.network={topology: torus, sides: [4, 4, 4]}"
   The best split (see lockstep sweep --help):
-    lockstep sweep llama3-70b --vary tensor=1..8*2
+    lockstep sweep llama3-70b -o cuts --vary tensor=1..8*2
   A vision encoder before the model, its images drawn from a distribution:
     lockstep simulate plan vlm-75b
 

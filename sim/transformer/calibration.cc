@@ -120,7 +120,10 @@ Result<std::string> read_calibration(const std::string& given) {
   if (text || name.find('.') != std::string::npos) return text;
   const std::vector<std::string> names = shipped_calibration_names();
   return Error{
-      fmt::format("no file or shipped calibration is called \"{}\"", printable(name)),
+      name == given
+          ? fmt::format("no file or shipped calibration is called \"{}\"", printable(name))
+          : fmt::format("there is no file {}, and no shipped calibration is called \"{}\"",
+                        printable(given), printable(name)),
       {},
       did_you_mean(name, names, fmt::format("name a file, or one of {}", join_and(names)))};
 }

@@ -122,6 +122,17 @@ TEST_F(SweepPlan, ASweepFileNamesThePlan) {
   EXPECT_THAT(sweep({}, "s.yaml").err, HasSubstr("either a scenario or a plan"));
 }
 
+// As on the command line; a file of that name beside the sweep's goes first. (No plans are
+// installed with this test.)
+TEST_F(SweepPlan, ASweepFileMayNameAShippedPlan) {
+  folder_.write("s.yaml", "sweep: 1\nplan: llama3-70b\nvary: {tensor: [1, 2]}\n");
+  EXPECT_THAT(
+      sweep({}, "s.yaml").err,
+      HasSubstr("s.yaml: error: \"llama3-70b\" is neither a file nor one of the shipped plans"));
+  folder_.write("llama3-70b", kPlan);
+  EXPECT_THAT(sweep({}, "s.yaml").out, HasSubstr("\"small\""));
+}
+
 TEST_F(SweepPlan, OptionsOfScenariosAreRefused) {
   expect_refused({"--machine", "m.yaml"}, "--machine is for scenarios");
   expect_refused({"--steps", "2"}, "--steps is for scenarios");

@@ -35,12 +35,16 @@ TEST(Calibration, RefusesFilesThatAreWrong) {
               HasSubstr("no section \"transformer\""));
 }
 
-// A plan's calibration is looked for beside the plan.
+// A plan's calibration is looked for beside the plan, so a path may be a mistyped name, too.
 TEST(Calibration, AMistypedNameIsCorrected) {
-  for (const char* given : {"h100-clusters", "/nowhere/h100-clusters"}) {
+  for (const auto& [given, why] :
+       {std::pair("h100-clusters", "no file or shipped calibration is called \"h100-clusters\""),
+        std::pair("/nowhere/h100-clusters",
+                  "there is no file /nowhere/h100-clusters, and no shipped calibration is called "
+                  "\"h100-clusters\"")}) {
     const Result<Calibration> read = load_calibration(given, "");
     ASSERT_FALSE(read);
-    EXPECT_EQ(read.error().message, "no file or shipped calibration is called \"h100-clusters\"");
+    EXPECT_EQ(read.error().message, why);
     EXPECT_EQ(read.error().fix, "did you mean \"h100-cluster\"?");
   }
 }

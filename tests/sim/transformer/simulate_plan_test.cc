@@ -197,7 +197,7 @@ TEST_F(SimulatePlan, FilesThatThePlanNamesAndThatAreMissing) {
     std::string text = kSimulatedPlan;
     return text.replace(text.find("a100-cluster"), 12, calibration);
   };
-  expect_refused({}, "p.yaml:3:14: error: no file or shipped calibration", with("a100-clusters"));
+  expect_refused({}, "p.yaml:3:14: error: there is no file ", with("a100-clusters"));
   expect_refused({}, "p.yaml:3:14: error: ", with("mine.yaml"));
   expect_refused({}, "mine.yaml: cannot open the file", with("mine.yaml"));
   expect_refused({"--calibration", "mine.yaml"}, "lockstep: mine.yaml: error: cannot open");

@@ -143,11 +143,11 @@ std::optional<WorkloadProblem> workload_problem(const Transformer& model,
   if (plan.pieces() > model.layers + (plan.short_ends ? 2 : 0))
     return problem(
         "pipeline",
-        fmt::format("the pipeline has {} stages of {} chunks for {} layers{}: a piece would have "
-                    "no layer",
-                    plan.pipeline, plan.chunks, model.layers,
-                    plan.short_ends ? ", the embedding and the logits" : ""),
-        "use fewer stages or chunks");
+        fmt::format("the pipeline has {} stages{} for {} layers{}: a piece would have no layer",
+                    plan.pipeline,
+                    plan.chunks > 1 ? fmt::format(" of {} chunks", plan.chunks) : std::string(),
+                    model.layers, plan.short_ends ? ", the embedding and the logits" : ""),
+        plan.chunks > 1 ? "use fewer stages or chunks" : "use fewer stages");
   if (plan.global_batch / plan.micro_batch < plan.data)
     return problem(
         "global_batch",

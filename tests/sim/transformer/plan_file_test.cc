@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"  kv_heads", "  kv_heads: 3", "8:13", "heads 16 does not divide by kv_heads 3"},
         Refused{"  kv_heads", "  kv_heads: 2", "14:9", "kv_heads 2 does not divide by tensor"},
         Refused{"  ffn", "  ffn: 4097", "14:9", "ffn 4097 does not divide by tensor"},
-        Refused{"  layers", "  layers: 3", "18:11", "4 stages of 1 chunks for 3 layers"},
+        Refused{"  layers", "  layers: 3", "18:11", "4 stages for 3 layers"},
         Refused{"sequence", "sequence: 2047", "16:10", "sequence 2047 does not divide by context"},
         Refused{"sequence", "sequence: 2044", "14:9", "sequence / context 1022 does not divide by"},
         Refused{"global_batch", "global_batch: 2", "22:15", "less than one micro-batch"},

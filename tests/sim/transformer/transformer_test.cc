@@ -405,7 +405,7 @@ TEST(Workload, RefusesWhatCannotBe) {
   EXPECT_EQ(refused(model, plan_of(1024, 8)), "fine");
   TrainingPlan of = plan_of(1024, 8);
   of.pipeline = 16;
-  EXPECT_THAT(refused(model, of), HasSubstr("16 stages of 1 chunks for 8 layers"));
+  EXPECT_THAT(refused(model, of), HasSubstr("16 stages for 8 layers"));
   of = plan_of(1024, 8);
   of.tensor = 3;
   EXPECT_THAT(refused(model, of), HasSubstr("heads 16 does not divide by tensor 3"));

@@ -266,6 +266,8 @@ struct RankTrace {
   // (of a copy without the file's time: copied), and how long at most one took that completed.
   // kNoTime: not known.
   Nanos longest_open = kNoTime, longest_completed = kNoTime;
+  // When the dump was written at the latest, by the time of its file; kNoTime: not known.
+  Nanos written = kNoTime;
   // The source writes the end of each wait, as a ring file does: a wait without an end had not
   // ended when the trace was cut.
   bool ends_of_waits = false;
@@ -283,6 +285,9 @@ struct RankTrace {
   // recorded. For a source that records this and not when calls began and ended (Chakra); of others
   // it is empty.
   std::vector<Nanos> device_times;
+  // By call: how many operations of its group the rank issued since its call there before that the
+  // source counts and does not hold, as Gloo's dumps hold no messages. Empty: it does not count.
+  std::vector<std::uint32_t> unrecorded;
 
   std::uint64_t damaged_count = 0;     // records that could not be used
   std::vector<DamagedRecord> damaged;  // the first kDamagedKept of them

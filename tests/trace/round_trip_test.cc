@@ -46,7 +46,7 @@ TEST(TextWriter, WritesTheKeysOfTheFormatInItsOrder) {
 // A copy of another format says what only that format tells.
 TEST(TextWriter, WritesWhatACopyKeepsOfItsOriginal) {
   const std::string text =
-      R"({"header":1,"rank":0,"world_size":2,"clock":"ns","dropped":3,"converted":"flight-recorder","snapshot":true,"sized":false,"first_number":1,"created":0,"ends_of_waits":true,"longest_open":5,"longest_completed":0,"open_ended":true,"inconclusive":"why","conflicts":["a"],"damaged":3,"damage":["b"],"progress":["world"],"enqueued":[9],"started":[-1],"completed":[8]}
+      R"({"header":1,"rank":0,"world_size":2,"clock":"ns","dropped":3,"converted":"flight-recorder","snapshot":true,"sized":false,"first_number":1,"created":0,"ends_of_waits":true,"longest_open":5,"longest_completed":0,"unrecorded":[1,2],"open_ended":true,"inconclusive":"why","conflicts":["a"],"damaged":3,"damage":["b"],"progress":["world"],"enqueued":[9],"started":[-1],"completed":[8]}
 {"group":"world","ranks":[0,1]}
 {"ev":"issue","id":0,"g":"world","op":"all_reduce","seq":7}
 {"ev":"issue","id":1,"g":"world","op":"all_reduce"}

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temp_dir.h"
 #include "tests/verify/program.h"
 #include "trace/load.h"
 #include "verify/verify.h"
@@ -21,7 +22,7 @@ using ::testing::Not;
 
 enum class Form { pickle, json };
 
-Report verify_dumps(const std::string& job, Form form) {
+Report verify_dumps(const std::string& job, Form form, const VerifyOptions& options = {}) {
   std::vector<std::string> files;
   for (const auto& entry :
        std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/tests/verify/gloo_dumps/" + job)) {
@@ -34,7 +35,7 @@ Report verify_dumps(const std::string& job, Form form) {
     ADD_FAILURE() << job << ": " << run.error().str();
     return {};
   }
-  return verify(*run);
+  return verify(*run, options);
 }
 
 // What the report says of a job, in both forms. `undecided`: what it says it does not know.
@@ -112,6 +113,56 @@ TEST(GlooDumps, ARankThatStoppedMayWaitInAMessage) {
     EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
     EXPECT_THAT(report.findings[0].fix, HasSubstr("in a message (Gloo's dumps hold none)"));
   }
+}
+
+// The dumps hold no messages, but number them together with the collectives: rank 0 issued none
+// where it issued one in each round before, and rank 1, which did not come, waits in it.
+TEST(GlooDumps, ARankThatLeftAMessageOutIsNamedByTheCounts) {
+  for (const Form form : {Form::pickle, Form::json}) {
+    const Report report = verify_dumps("left_out", form, {.hung = true});
+    EXPECT_EQ(summary(report),
+              "p2p-unmatched error observed culprits=0 group=0 seq=12\nverdict findings");
+    EXPECT_THAT(all_text(report), HasSubstr("with no message, where it issued 1 in its earlier"));
+  }
+}
+
+// Here the ranks that wait issued as many messages as before: the one that did not come is at fault
+// by itself, whether it sleeps or waits in a message too many.
+TEST(GlooDumps, ARankThatStoppedAfterItsMessagesIsNamed) {
+  for (const char* const job : {"received_twice", "asleep_among_messages"}) {
+    for (const Form form : {Form::pickle, Form::json}) {
+      const Report report = verify_dumps(job, form, {.hung = true});
+      EXPECT_EQ(summary(report),
+                "host-stall error observed culprits=1 group=0 seq=12\nverdict findings")
+          << job;
+    }
+  }
+}
+
+// In the first rounds there is nothing to compare with: either side may be at fault.
+TEST(GlooDumps, WithoutEarlierRoundsNobodyIsNamedForAMessage) {
+  TempDir dir;
+  const auto entry = [](int op, int seq, bool retired) {
+    return fmt::format(
+        R"({{"collective_seq_id":{},"frames":[],"input_dtypes":["Float"],"input_sizes":[[3]],)"
+        R"("is_p2p":false,"op_id":{},"output_dtypes":["Float"],"output_sizes":[[3]],"p2p_seq_id":0,)"
+        R"("pg_id":0,"process_group":["0","default_pg"],"profiling_name":"gloo:all_reduce",)"
+        R"("record_id":{},"retired":{},"state":"scheduled","time_created_ns":{}}})",
+        seq, op, seq - 1, retired, 1'800'000'000'000'000'000 + op);
+  };
+  const auto write = [&](int rank, const std::string& entries) {
+    dir.write(fmt::format("rank_{}.json", rank),
+              fmt::format(R"({{"comm_lib_version":"","entries":[{}],"pg_config":{{}},)"
+                          R"("pg_status":{{}},"version":"2.10"}})",
+                          entries));
+  };
+  write(0, entry(3, 1, true) + "," + entry(5, 2, false));
+  write(1, entry(3, 1, true));
+  write(2, entry(1, 1, true) + "," + entry(2, 2, false));
+  const auto run = trace::load_run({dir.path()});
+  ASSERT_TRUE(run);
+  const Report report = verify(*run, {.hung = true});
+  EXPECT_EQ(summary(report), "host-stall error observed group=0 seq=1\nverdict findings");
 }
 
 TEST(GlooDumps, HealthyJobsAreNotAccused) {

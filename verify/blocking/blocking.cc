@@ -18,6 +18,7 @@
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
+#include "verify/blocking/unrecorded.h"
 #include "verify/blocking/wait_evidence.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
@@ -58,6 +59,26 @@ bool gave_up(const Context& context, const WaitPoint& point) {
     return context.where.positions[r].state == State::raised && !marks.empty() &&
            trace::mentions_timeout(marks.back().what);
   });
+}
+
+// Whether a rank that waited there says that the connection to its peer was closed: the process
+// that did not come is gone. Not where somebody gave up before, whose end closes connections, too.
+bool lost_connection(const Context& context, const WaitPoint& point) {
+  return std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
+    const auto& marks = context.run.ranks[r].exceptions;
+    if (context.where.positions[r].state != State::raised || marks.empty()) return false;
+    const std::string& what = marks.back().what;
+    return trace::mentions_a_peer(what) && (what.find("onnection closed by peer") != kNpos ||
+                                            what.find("onnection reset by peer") != kNpos);
+  });
+}
+
+// Whether the process of a rank whose trace just ends is known to be gone.
+bool is_gone(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  const std::uint32_t root = wait.roots[0];
+  return wait.roots.size() == 1 && context.where.positions[root].state == State::cut &&
+         stack_of(context, root) == nullptr && !gave_up(context, point) &&
+         lost_connection(context, point);
 }
 
 // How ranks of no further calls stopped, for whom others wait at the point; for the headline.
@@ -198,30 +219,45 @@ Blame blame_for(const Context& context, const WaitCause& wait, const WaitPoint& 
   return few_wait && !broke_off ? Blame::nobody : Blame::roots;
 }
 
-// What a stop in dumps of a job over Gloo may be instead: those hold no messages, so a rank that
-// waits in one looks as if it had stopped.
-void mention_messages(const Context& context, const WaitCause& wait, Finding& finding) {
-  const bool dumped = context.semantics == CallSemantics::gloo && is_snapshot(context.run);
-  if (finding.rule != RuleId::host_stall || !dumped ||
-      context.where.positions[wait.roots[0]].state != State::hung)
-    return;
+// Why ranks that seem to have stopped may be victims themselves, in dumps of a job over Gloo: those
+// hold no messages, nor who creates a group. Empty: as far as the dumps show, they are not. Several
+// ranks seldom stop at once by themselves; they wait for each other or for a rank that went on.
+std::string why_unseen(const Context& context, const WaitCause& wait, UnseenMessages::Told told) {
+  if (!may_wait_unseen(context, wait)) return "";
+  if (told == UnseenMessages::Told::unknown)
+    return "The job issues messages, which the dumps do not hold, and their numbers do not show "
+           "whether one was left out.";
+  if (wait.roots.size() > 1)
+    return "Several ranks that stop at once may wait in what the dumps do not hold: in messages, "
+           "or in the creation of a group.";
+  return "";
+}
+
+// What a stop in dumps of a job over Gloo may be instead.
+void mention_unseen(const Context& context, const WaitCause& wait, Finding& finding) {
+  if (finding.rule != RuleId::host_stall || !may_wait_unseen(context, wait)) return;
   const bool one = wait.roots.size() == 1;
   finding.fix = fmt::format(
       "look at the {} of {}: where {} in a message (Gloo's dumps hold none), look at its other "
-      "side, which may be at fault; the ranks that wait are victims",
+      "side, which may be at fault, and in the creation of a group, at who does not create it",
       one ? "stack" : "stacks", context.describe_ranks(wait.roots), one ? "it waits" : "they wait");
 }
 
 // Ranks stopped: what they did last, and the first call that they missed.
+// `sure`: that it is a stop, and no wait that the source does not hold.
 Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t missed,
-                    const MissedCall& first) {
+                    const MissedCall& first, bool sure) {
   const std::uint32_t root = wait.roots[0];
   const bool raised = context.where.positions[root].state == State::raised;
+  const bool gone = is_gone(context, wait, context.where.wait_points[missed]);
   Cause cause;
   cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
   tell_stopped(context,
                {.ranks = context.ranks(wait.roots),
-                .verb = stop_words(context, wait.roots, context.where.wait_points[missed]),
+                .verb = gone   ? "died (the others lost their connection to it)"
+                        : sure ? stop_words(context, wait.roots, context.where.wait_points[missed])
+                               : (wait.roots.size() == 1 ? "stopped, or waits unseen,"
+                                                         : "stopped, or wait unseen,"),
                 .alive = may_be_alive(context, root),
                 .point = missed,
                 .missed = first,
@@ -233,7 +269,8 @@ Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t m
                            describe_wait(context, context.where.wait_points[missed]))
              : cause.finding.headline;
   if (raised) advise_about_exception(context, root, cause.finding);
-  if (context.where.positions[root].state == State::killed && !was_interrupted(context, root))
+  if (gone ||
+      (context.where.positions[root].state == State::killed && !was_interrupted(context, root)))
     cause.finding.fix =
         "its process is gone: look at the end of its log, and at the logs of the scheduler and of "
         "the "
@@ -253,6 +290,10 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
   });
   const WaitCause wait = creates ? without_creators(context, all) : all;
   if (wait.roots.empty()) return explain_group_creation(context, all);
+  const bool may_be_unseen = may_wait_unseen(context, wait);
+  const UnseenMessages unseen = may_be_unseen ? unseen_messages(context, wait) : UnseenMessages{};
+  if (unseen.told == UnseenMessages::Told::left_out)
+    return explain_unseen_message(context, wait, unseen);
   const WaitPoint& point = first_point(context, wait);
   // Without completions, nothing shows that the peer hangs. If the waiting rank never sent or
   // received such a message before, the message itself may be the fault, and if the peer went on to
@@ -276,12 +317,14 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
   const std::size_t missed = first_missed(context, points_of_roots(context, wait));
   const WaitPoint& place = context.where.wait_points[missed];
   const MissedCall first = missed_call(context, wait.roots, place);
-  Cause cause = cause_of_stop(context, wait, missed, first);
+  const std::string why_not = why_unseen(context, wait, unseen.told);
+  Cause cause = cause_of_stop(context, wait, missed, first, why_not.empty());
   const Blame blame = blame_for(context, wait, point);
   if (blame == Blame::either_side) cause.finding.why = kEitherWay;
-  if (blame == Blame::roots) cause.finding.culprits = context.ranks(wait.roots);
+  if (!why_not.empty()) cause.finding.why = why_not;
+  if (blame == Blame::roots && why_not.empty()) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
-  mention_messages(context, wait, cause.finding);
+  mention_unseen(context, wait, cause.finding);
   locate_cause(context, place, first.call, first.seq, cause);
   set_fingerprint(cause.finding,
                   trace::describe(context.run.tables, context.call(first.call).signature));
@@ -524,8 +567,11 @@ Cause explain_wait(const Context& context, const WaitCause& found) {
   explain_by_odd_program(context, wait, cause);
   explain_by_exchange(context, wait, cause);
   explain_by_round(context, wait, cause);
-  // That ranks do not go on in the creation of a group, no call shows.
-  const bool proven = wait.stuck && f.rule != RuleId::group_divergence;
+  // That ranks do not go on in the creation of a group, no call shows; nor, in dumps that hold no
+  // messages, what keeps a rank from coming.
+  const bool unseen = may_wait_unseen(context, wait) &&
+                      (f.rule == RuleId::host_stall || f.rule == RuleId::p2p_unmatched);
+  const bool proven = wait.stuck && f.rule != RuleId::group_divergence && !unseen;
   f.certainty = proven ? Certainty::proven : Certainty::observed;
   f.ranks = context.ranks(all_ranks(wait));
   if (f.fingerprint.empty()) {

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Callable
 
 import torch
 import torch.distributed as dist
@@ -125,6 +126,33 @@ def send() -> None:
         train(step)
         if RANK == 0 and step == 1:
             dist.send(torch.ones(1000000), 1)
+
+
+def left_out() -> None:
+    """In step 3 rank 0 leaves the message to rank 1 out, which waits in it."""
+    steps_with_messages(RANK == 0)
+
+
+def received_twice() -> None:
+    """In step 3 rank 1 waits for a second message, which rank 0 never sent."""
+    steps_with_messages(False, lambda: RANK == 1 and dist.recv(torch.empty(4), 0))
+
+
+def asleep_among_messages() -> None:
+    """In step 3 rank 1 sleeps after the message that it received."""
+    steps_with_messages(False, lambda: RANK == 1 and sleep())
+
+
+def steps_with_messages(leaves_out: bool, more: "Callable[[], object]" = lambda: None) -> None:
+    """Rank 0 sends to rank 1 in each step. `leaves_out`: not in step 3; `more`: then what."""
+    for step in range(5):
+        train(step)
+        if RANK == 0 and not (leaves_out and step == 3):
+            dist.send(torch.ones(4), 1)
+        if RANK == 1:
+            dist.recv(torch.empty(4), 0)
+        if step == 3:
+            more()
 
 
 def receive() -> None:

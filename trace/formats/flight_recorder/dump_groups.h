@@ -24,6 +24,7 @@ struct DumpGroup {
   bool point_to_point = false;
   std::int64_t counted = 0;    // collectives so far, where the dump does not number them
   std::int64_t last = 0;       // the number of its last collective; 0: none
+  std::int64_t last_op = 0;    // that call's number among all operations of the group; 0: not known
   std::int32_t own = kNone;    // group rank of the dump's rank, by its messages
   std::int32_t batch = kNone;  // the open batch of point-to-point calls
   std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into RankTrace::calls

@@ -114,6 +114,7 @@ class DumpReader {
     }
     builder_.finish();
     threads_.finish(trace_);
+    if (!trace_.unrecorded.empty()) trace_.unrecorded.resize(trace_.calls.size());
     note_durations();
     if (only_gloo_ && groups_.least_world() > 0) {  // link_dumps compares it with the other dumps
       trace_.world_size = std::max(groups_.least_world(), trace_.rank.value + 1);
@@ -411,11 +412,26 @@ class DumpReader {
                                             entry[DumpKey::time_created_ns].integer(kNoTime),
                                             TraceBuilder::Numbering::recorded);
     if (!problem.empty()) return lose(std::string(problem));
+    if (operation.gloo && !p2p) note_unrecorded(state, entry[DumpKey::op_id].integer(0), seq);
     if (!p2p) state.last = seq;
     const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
     if (p2p) state.batch_calls.push_back(index);
     if (p2p && only_active_) newest_batch_ = &state;
     add_progress(entry, call.id);
+  }
+
+  // Notes how many operations of the group came before the newest call that the dump does not hold.
+  // Gloo's dumps leave out messages, but number them: op_id counts all operations of a group,
+  // collective_seq_id its collectives. What came before the first entry of a ring that lost its
+  // oldest is not known, and neither is anything in a dump without op_id.
+  void note_unrecorded(DumpGroup& state, std::int64_t op, std::int64_t seq) {
+    const bool from_begin = state.last_op > 0 || (state.last == 0 && trace_.dropped == 0);
+    const std::int64_t left_out = op - state.last_op - (seq - state.last);
+    if (op > 0) trace_.unrecorded.resize(trace_.calls.size());
+    if (op > 0 && from_begin && left_out > 0)
+      trace_.unrecorded.back() =
+          static_cast<std::uint32_t>(std::min<std::int64_t>(left_out, UINT32_MAX));
+    state.last_op = op;
   }
 
   // Whether the entry belongs to the collective of the previous one. An uneven all_gather is
@@ -468,6 +484,7 @@ class DumpReader {
         completed = std::max(completed, event.time - issued[event.index]);
     }
     if (newest > file_.written + kClocksDiffer) return;
+    trace_.written = file_.written;
     Nanos earlier_ended = kNoTime;
     for (std::size_t c = 0; c < trace_.calls.size(); ++c) {
       earlier_ended = std::max(earlier_ended, completions[c]);

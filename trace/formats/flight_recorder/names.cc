@@ -37,6 +37,7 @@ const std::map<std::string_view, DumpKey>& known_keys() {
       {"time_discovered_completed_ns", DumpKey::completed},
       {"retired", DumpKey::retired},
       {"is_p2p", DumpKey::is_p2p},
+      {"op_id", DumpKey::op_id},
       {"record_id", DumpKey::record_id},
   };
   return keys;

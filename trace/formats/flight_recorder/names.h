@@ -42,6 +42,7 @@ enum class DumpKey : std::uint8_t {
   completed,
   retired,
   is_p2p,
+  op_id,
   record_id,
 };
 inline constexpr std::size_t kDumpKeys = static_cast<std::size_t>(DumpKey::record_id) + 1;

@@ -160,7 +160,8 @@ constexpr std::array<std::string_view, kKeys> kKeyNames = {"header",
                                                            "inconclusive",
                                                            "ends_of_waits",
                                                            "longest_open",
-                                                           "longest_completed"};
+                                                           "longest_completed",
+                                                           "unrecorded"};
 
 // Finds a key by its spelling: a table with open addressing, made by the compiler.
 class KeyIndex {

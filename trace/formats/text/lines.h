@@ -139,8 +139,9 @@ enum class Key : std::uint8_t {
   ends_of_waits,
   longest_open,
   longest_completed,
+  unrecorded,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::longest_completed) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::unrecorded) + 1;
 
 class TextFields {
  public:

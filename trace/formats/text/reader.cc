@@ -33,6 +33,14 @@ class TextReader {
       if (!problem.empty()) trace_.add_damage(std::move(problem), lines_.number());
     }
     if (trace_.converted_from.empty()) builder_.finish();
+    if (unrecorded_) {  // pairs of a call's index and its count
+      trace_.unrecorded.resize(trace_.calls.size());
+      for (std::size_t i = 0; i + 1 < unrecorded_->size(); i += 2) {
+        const auto call = static_cast<std::size_t>((*unrecorded_)[i]);
+        if (call < trace_.unrecorded.size())
+          trace_.unrecorded[call] = static_cast<std::uint32_t>((*unrecorded_)[i + 1]);
+      }
+    }
     if (created_) {
       const auto most = static_cast<std::uint32_t>(trace_.groups.size());
       trace_.created_in_order = std::min(*created_, most);
@@ -81,8 +89,9 @@ class TextReader {
   bool ended_ = false;
   bool has_ranges_ = false;  // version 2
   // What a copy says of the format that it was converted from.
-  bool sized_ = true;                     // that the header's size is the job's
-  std::optional<std::uint32_t> created_;  // RankTrace::created_in_order
+  bool sized_ = true;                                    // that the header's size is the job's
+  std::optional<std::uint32_t> created_;                 // RankTrace::created_in_order
+  std::optional<std::vector<std::int64_t>> unrecorded_;  // RankTrace::unrecorded, by pairs
 };
 
 Status TextReader::read_header() {
@@ -159,6 +168,7 @@ void TextReader::read_converted() {
   trace_.inconclusive = fields_.text(Key::inconclusive).value_or("");
   sized_ = fields_.boolean(Key::sized, true);
   if (fields_.has(Key::created)) created_ = number(Key::created);
+  if (fields_.has(Key::unrecorded)) unrecorded_ = fields_.integers(Key::unrecorded, 0, UINT32_MAX);
   trace_.conflicts = tables_.names(fields_.names(Key::conflicts));
   const std::uint32_t damaged = number(Key::damaged);
   for (std::string& what : tables_.names(fields_.names(Key::damage)))

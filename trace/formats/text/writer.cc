@@ -340,6 +340,13 @@ void TextWriter::add_converted() {
     line_.key("longest_open").number(trace_.longest_open);
     line_.key("longest_completed").number(trace_.longest_completed);
   }
+  if (!trace_.unrecorded.empty()) {
+    std::vector<std::int64_t> pairs;  // of a call's index and its count
+    for (std::size_t c = 0; c < trace_.unrecorded.size(); ++c)
+      if (trace_.unrecorded[c] > 0)
+        pairs.insert(pairs.end(), {static_cast<std::int64_t>(c), trace_.unrecorded[c]});
+    line_.key("unrecorded").numbers(pairs);
+  }
   flag("open_ended", trace_.open_ended);
   optional_text("inconclusive", trace_.inconclusive);
   if (!trace_.conflicts.empty())

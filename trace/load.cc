@@ -14,6 +14,7 @@
 #include "trace/formats/format.h"
 #include "trace/gpus.h"
 #include "trace/other_attempts.h"
+#include "trace/other_jobs.h"
 #include "trace/pieces.h"
 #include "trace/trace_files.h"
 
@@ -94,6 +95,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     out.earlier_runs = drop_earlier_runs(pieces);
     drop_digests_of_others(pieces);
     drop_unrelated_files(pieces);
+    out.other_jobs = leave_out_other_jobs(pieces);
     if (levels > 0) {
       if (const std::optional<Error> several = several_runs(pieces, paths)) return *several;
     }
@@ -180,15 +182,22 @@ Run complete_run(LoadedTraces loaded) {
   const Format* format = loaded.format;
   if (format != nullptr && format->name == watchdog_log_format().name)
     add_ranks_behind(loaded.traces, loaded.evidence.launched, loaded.tables);
+  // Before linking, which takes the largest size for all.
+  std::vector<std::string> of_other_size = leave_out_other_sizes(loaded.traces, loaded.tables);
+  std::move(of_other_size.begin(), of_other_size.end(), std::back_inserter(loaded.other_jobs));
   // Linking comes first: it fills in groups and world sizes, which the run is assembled from.
   if (format != nullptr && format->link != nullptr) format->link(loaded.traces, loaded.tables);
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
   run.unreadable = std::move(loaded.unreadable);
+  run.header_conflicts.insert(run.header_conflicts.begin(), loaded.other_jobs.begin(),
+                              loaded.other_jobs.end());
   leave_out_other_attempt(run);
   run.unknown = unknown_of(run, format);
   if (!loaded.earlier_runs.empty()) {
-    run.unknown.push_back(fmt::format("earlier runs of the job, in the same folder: {} not read",
-                                      join_and(loaded.earlier_runs, 4)));
+    run.unknown.push_back(
+        fmt::format("earlier runs of the job, in the same folder: {} not read; "
+                    "name one's files alone to judge it",
+                    join_and(loaded.earlier_runs, 4)));
   }
   const std::int32_t told = std::max(loaded.expect_ranks, loaded.evidence.world_size);
   join_evidence(run, std::move(loaded.evidence), writes_ends(run, format));

@@ -51,6 +51,7 @@ struct LoadedTraces {
       nullptr;  // of all of them; "text" for lockstep's own forms; null: no trace
   std::vector<Run::Unreadable> unreadable;
   std::vector<std::string> earlier_runs;  // ring files of these, which were not read
+  std::vector<std::string> other_jobs;    // whose files were left out: a sentence each
   JobEvidence evidence;                   // with LoadOptions::evidence
   std::int32_t expect_ranks = 0;          // as LoadOptions::expect_ranks
 };

@@ -46,7 +46,9 @@ std::vector<Times> times_in(const RankTrace& trace, GroupId group, const Tables&
         std::lower_bound(out.begin(), out.end(), call.seq,
                          [](const Times& t, std::uint32_t seq) { return t.seq < seq; });
     const bool found = known != out.end() && known->seq == call.seq;
-    if (found && completes_together(tables.op(call))) known->completed = event.time;
+    if (!found || !completes_together(tables.op(call))) continue;
+    // Over Gloo a dump tells that a call completed, and not when: before it was written.
+    known->completed = event.time != kNoTime ? event.time : trace.written;
   }
   return out;
 }

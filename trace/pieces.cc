@@ -157,6 +157,7 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
   piece.name = content.name;
   piece.named = named && !content.member;
   piece.format = recognise(content.bytes);
+  piece.written = content.written;
   piece.job = ring_job(content.bytes);
   piece.rank = plan.rank_of(content.name);
   read_evidence(content, plan, piece);

@@ -45,6 +45,7 @@ struct Piece {
   // For a digest: the format of the files that it was made from, and those that were unreadable.
   const Format* stands_for = nullptr;
   std::vector<Run::Unreadable> unreadable;
+  Nanos written = kNoTime;                     // Content::written
   std::string job;                             // which run of the job wrote it (ring_job)
   std::vector<const EvidenceSource*> sources;  // of `evidence`; empty: it is none
   FileEvidence evidence;

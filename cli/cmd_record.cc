@@ -288,6 +288,12 @@ reports::ExitStatus record(const RecordCommand& command) {
   // The recorder makes a rank's file with its first call.
   if (fs::is_empty(*folder, none)) {
     std::cerr << "lockstep: no rank made a collective call, so nothing was recorded\n";
+    if (job->exit_status() != 0)
+      std::cerr
+          << "  fix: where ranks hung, a rank did not come to init_process_group, or the store "
+             "cannot be reached:\n       look at the stack of each (py-spy dump --pid PID), "
+             "and at WORLD_SIZE, MASTER_ADDR\n       and MASTER_PORT; else the job's output "
+             "says why it ended\n";
     return job->exit_status() == 0 ? reports::ExitStatus::inconclusive
                                    : static_cast<reports::ExitStatus>(job->exit_status());
   }

@@ -1,14 +1,22 @@
 #include "reports/judge.h"
 
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/result.h"
 #include "base/terminal.h"
 #include "reports/filter/filter.h"
 #include "reports/findings/product_text.h"
+#include "trace/attempts.h"
 #include "trace/derivation.h"
 #include "verify/certificates/certificate.h"
 #include "verify/certificates/run_certificate.h"
+#include "verify/context.h"
 #include "verify/product/decide.h"
 #include "verify/replay/semantics.h"
 #include "verify/verify.h"
@@ -24,6 +32,43 @@ Result<trace::Run> load_recorded(const TracesToJudge& traces) {
   trace::LoadOptions options = traces.load;
   options.evidence = true;
   return trace::load_run(traces.paths, options);
+}
+
+// What an earlier attempt shows first; empty: nothing.
+std::string first_of(const trace::Attempt& attempt, const TracesToJudge& traces) {
+  trace::LoadOptions options = traces.load;
+  options.evidence = true;
+  const Result<trace::Run> run = trace::load_run(attempt.paths, options);
+  if (!run) return "";
+  const verify::Report report =
+      verify::verify(*run, {.semantics = verify::call_semantics_from_name(traces.semantics)});
+  for (const verify::Finding& finding : report.findings)
+    if (finding.severity == verify::Severity::error) return finding.message;
+  return "";
+}
+
+// Of a job that its launcher started again, what ended the attempts before: the last one may fail
+// for another reason, as where no checkpoint was written yet, or not at all.
+std::optional<verify::Finding> tell_earlier_attempts(const std::vector<trace::Attempt>& attempts,
+                                                     const TracesToJudge& traces) {
+  constexpr std::size_t kTold = 4;  // the first ones: what comes later mostly follows from them
+  verify::Finding note = verify::make_finding(verify::RuleId::job_evidence);
+  std::string why;
+  for (const trace::Attempt& attempt :
+       std::span(attempts).first(std::min(kTold, attempts.size()))) {
+    const std::string first = first_of(attempt, traces);
+    if (first.empty()) continue;
+    why += fmt::format("{}attempt {}: {}", why.empty() ? "" : "; ", attempt.number, first);
+    if (note.fix.empty() || why.starts_with(fmt::format("attempt {}:", attempt.number)))
+      note.fix = fmt::format("fix what failed first; to see all of it: lockstep verify {}",
+                             fmt::join(attempt.paths, " "));
+  }
+  if (why.empty()) return std::nullopt;
+  note.message =
+      fmt::format("the launcher started the job again after {}: {}",
+                  attempts.size() == 1 ? "an attempt that failed" : "attempts that failed", why);
+  set_fingerprint(note, "attempts");
+  return note;
 }
 
 verify::Report judge_recorded(const trace::Run& run, const verify::VerifyOptions& options) {
@@ -53,12 +98,25 @@ ExitStatus write_certificate_to(const std::string& file, const Result<std::strin
 ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report) {
   const Result<Filter> filter = load_filter(report.filter);
   if (!filter) return fail(filter.error());
-  const Result<trace::Run> run = load_recorded(traces);
+  std::vector<trace::Attempt> attempts = trace::earlier_attempts(traces.paths);
+  Result<trace::Run> run = load_recorded(traces);
+  std::string lost;  // why an earlier attempt than the last one is judged
+  while (!run && !attempts.empty()) {
+    lost = fmt::format("the last attempt left nothing that can be judged; this is attempt {}",
+                       attempts.back().number);
+    TracesToJudge earlier = traces;
+    earlier.paths = attempts.back().paths;
+    attempts.pop_back();
+    if (Result<trace::Run> found = load_recorded(earlier)) run = std::move(found);
+  }
   if (!run) return fail(run.error());
   ReportOptions outputs = report;
   outputs.semantics = verify::call_semantics_from_name(traces.semantics);
-  const verify::Report judged =
+  if (!lost.empty()) run->unknown.insert(run->unknown.begin(), lost);
+  verify::Report judged =
       judge_recorded(*run, {.hung = traces.hung, .semantics = outputs.semantics});
+  if (auto note = tell_earlier_attempts(attempts, traces))
+    judged.findings.push_back(*std::move(note));
   const FilteredReport left = filtered(judged, *run, *filter, today_utc());
   ExitStatus status = exit_status(left.report, report.fail_on);
   // Before the reports: the last of them may go to a pipe that its reader closes. It is about all

@@ -57,6 +57,13 @@ std::uint64_t capacity() {
 // How often torchrun started the ranks before; nullptr: torchrun did not start this process.
 const char* restarts() { return std::getenv("TORCHELASTIC_RESTART_COUNT"); }
 
+std::optional<int> number_in(std::string_view text) {
+  int value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failed == std::errc() && end == text.data() + text.size() ? std::optional(value)
+                                                                   : std::nullopt;
+}
+
 // A mark for a run of the job: the time, this process and, under torchrun, which of its attempts it
 // is. By that ranks that fail before they have a store are known to be of one run.
 std::string new_run() {
@@ -303,6 +310,36 @@ void JobRecord::at_exit_without_group(int status, void* job) {
                                                       : trace::End::exception);
 }
 
+namespace {
+
+// Which attempt of this process's launcher made the ring file; nothing: another run did.
+std::optional<int> attempt_that_made(const std::string& file) {
+  constexpr std::size_t kAt = offsetof(trace::ring::Header, job);
+  char job[sizeof(trace::ring::Header::job) + 1] = {};
+  std::ifstream in(file, std::ios::binary);
+  if (!in.seekg(kAt) || !in.read(job, sizeof job - 1)) return std::nullopt;
+  const std::string mark = job, launcher = "/" + std::to_string(::getppid()) + "-";
+  const std::size_t at = mark.find(launcher);
+  return at == std::string::npos ? std::nullopt : number_in(mark.substr(at + launcher.size()));
+}
+
+// Moves what an earlier attempt left for this rank into a folder of its own, attempt_0: the failure
+// for which the launcher started all again is told there alone.
+void keep_earlier_attempt(const std::string& folder, const std::string& name) {
+  const char* const now = restarts();
+  const std::optional<int> own = now == nullptr ? std::nullopt : number_in(now);
+  const std::string file = folder + "/" + name + ".ring";
+  const std::optional<int> made_by = own ? attempt_that_made(file) : std::nullopt;
+  if (!made_by || *made_by >= *own) return;
+  const std::string kept = folder + "/attempt_" + std::to_string(*made_by);
+  if (!make_folder(kept)) return;
+  std::error_code failed;  // then it is overwritten, as that of an earlier run
+  for (const char* const ending : {".ring", ".stack"})
+    fs::rename(folder + "/" + name + ending, kept + "/" + name + ending, failed);
+}
+
+}  // namespace
+
 bool JobRecord::make_ring(trace::RingWriter::Options options) {
   const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
   const auto refuse = [](const std::string& why) {
@@ -316,6 +353,7 @@ bool JobRecord::make_ring(trace::RingWriter::Options options) {
   }
   if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
   const std::string name = folder + ("/rank_" + std::to_string(options.rank.value));
+  keep_earlier_attempt(folder, "rank_" + std::to_string(options.rank.value));
   options.path = name + ".ring";
   options.program = ::program_invocation_short_name;
   options.capacity = capacity();

@@ -676,6 +676,8 @@ class Command(Preloaded):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("can never continue", done.stderr)
         self.assertIn("CLEAN", done.stdout.upper())
+        self.assertIn("after an attempt that failed: attempt 0:", " ".join(done.stdout.split()))
+        self.assertIn("ValueError: no such file (restarts.py:", " ".join(done.stdout.split()))
 
     def test_an_exception_in_a_process_that_multiprocessing_starts(self) -> None:
         done = self.run_command(["spawned.py", free_port()])
@@ -688,7 +690,9 @@ class Command(Preloaded):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("rank 1 raised an exception: FileNotFoundError: no checkpoint", done.stdout)
         self.assertIn("(restarts.py:", done.stdout)
-        self.assertNotIn("no such file", done.stdout, "the exception of the first attempt")
+        first, again, earlier = done.stdout.partition("the launcher started the job again")
+        self.assertNotIn("no such file", first, "the exception of the first attempt")
+        self.assertIn("no such file", earlier, "the first attempt is told apart")
 
     def test_ranks_that_all_fail_before_their_first_group(self) -> None:
         done = self.run_command(["restarts.py", "both"])

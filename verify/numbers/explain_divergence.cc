@@ -1,5 +1,6 @@
 // Explains a divergence: the rule, the culprits and why they are known.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -285,6 +286,39 @@ Judgement judge_divergence(const Context& context, const ValueTable& table, cons
   }
 }
 
+// Where a rank's gradients are those of another one times a number, the same in each of several
+// tensors: "those of rank 1 are 0.5 times those of rank 0 in every tensor". Both got one sum then.
+// Nothing where that is not so. O(readings log ranks).
+std::optional<std::string> describe_factor(const Context& context, const Divergence& d) {
+  constexpr std::size_t kMin = 2;     // in one tensor any two gradients may have such a factor
+  constexpr double kRounding = 1e-5;  // of a division in float32, and of the norm
+  const auto is_culprit = [&](std::uint32_t rank) {
+    return std::find(d.culprits.begin(), d.culprits.end(), rank) != d.culprits.end();
+  };
+  const std::vector<Reading>& first = d.rows.front()->readings;
+  const auto reference = std::find_if(first.begin(), first.end(),
+                                      [&](const Reading& r) { return !is_culprit(r.rank); });
+  if (d.rows.size() < kMin || reference == first.end()) return std::nullopt;
+  std::map<std::uint32_t, double> factors;  // by rank
+  for (const ValueRow* row : d.rows) {
+    const trace::StateMark* const mark = row->of(reference->rank);
+    if (mark == nullptr || !mark->norm || *mark->norm == 0) return std::nullopt;
+    for (const Reading& r : row->readings) {
+      if (!r.mark->norm || *r.mark->norm == 0) return std::nullopt;
+      const double factor = *r.mark->norm / *mark->norm;
+      const double known = factors.try_emplace(r.rank, factor).first->second;
+      if (!(std::abs(factor / known - 1) <= kRounding)) return std::nullopt;
+    }
+  }
+  const auto other = std::find_if(factors.begin(), factors.end(), [](const auto& rank) {
+    return std::abs(rank.second - 1) > kRounding;
+  });
+  if (other == factors.end()) return std::nullopt;
+  return fmt::format("those of {} are {:.4g} times those of {} in every tensor",
+                     context.describe_ranks({other->first}), other->second,
+                     context.describe_ranks({reference->rank}));
+}
+
 // Reasons that the calls, or the gradients themselves, show.
 void explain_gradients(const Context& context, const ValueTable& table, const SyncCalls& calls,
                        const Divergence& d, Finding& f) {
@@ -304,6 +338,11 @@ void explain_gradients(const Context& context, const ValueTable& table, const Sy
     f.fix =
         "reduce gradients in one order on all ranks, that of model.parameters(), and not in that "
         "of a set or of backward";
+  } else if (const auto factor = describe_factor(context, d)) {
+    f.why = *factor + ": they were divided or scaled by different numbers";
+    f.fix =
+        "divide by one number on all ranks: the size of the group, or an all-reduced number of "
+        "samples; a scale of the loss must be equal, too";
   } else if (const auto parts = describe_different_parts(context, table, d)) {
     f.why = *parts + ": the ranks ran different parts of the model";
     f.fix =
@@ -328,6 +367,10 @@ Cause explain_divergence(const Context& context, const ValueTable& table, const 
   f.evidence = evidence(context, d);
   if (d.phase == Phase::optim && !f.why.empty())
     f.fix = "load the optimizer's state on every rank, from one checkpoint";
+  if (d.phase == Phase::param && !harmless(d) && before_first_update(table, d))
+    f.fix =
+        "let all ranks begin alike: load one checkpoint on all of them, or broadcast the "
+        "parameters after it is loaded";
   if (d.phase == Phase::synced_grad) explain_gradients(context, table, calls, d, f);
   const bool kept_by_broadcast = d.phase == Phase::buffer && broadcast_again_and_again(context, d);
   if (kept_by_broadcast) f.why = "broadcasts overwrite them again and again";

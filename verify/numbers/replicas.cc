@@ -1,6 +1,7 @@
 #include "verify/numbers/replicas.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -35,20 +36,47 @@ std::optional<std::set<std::uint32_t>> parameters_of(const trace::RankTrace& tra
   return out;
 }
 
-// What the optimizer got on a rank in step n, by name: hashes of gradients that are not zero. Of
-// several records the last one counts; a program that clips before it reduces leaves two.
-std::map<std::uint32_t, std::uint64_t> last_gradients(const trace::RankTrace& trace,
-                                                      std::int64_t n) {
-  std::map<std::uint32_t, std::uint64_t> out;
+struct GotGradient {
+  std::uint64_t hash = 0;
+  double norm = 0;
+};
+using GotGradients = std::map<std::uint32_t, GotGradient>;  // by name
+
+// What the optimizer got on a rank in step n: gradients that are not zero. Of several records the
+// last one counts; a program that clips before it reduces leaves two.
+GotGradients last_gradients(const trace::RankTrace& trace, std::int64_t n) {
+  GotGradients out;
   for (const trace::StateMark& mark : trace.states) {
     if (mark.kind != Kind::grad || mark.when != When::synced || mark.n != n) continue;
     if (mark.hash && mark.norm && *mark.norm != 0) {
-      out[mark.name.value] = *mark.hash;
+      out[mark.name.value] = {*mark.hash, *mark.norm};
     } else {
       out.erase(mark.name.value);
     }
   }
   return out;
+}
+
+// Whether every rank's gradients are those of the first rank times one number, the same for all
+// names: all got one sum, and a rank divided it by another number. Gradients of different batches,
+// or of different parts, have different proportions in every tensor.
+bool differ_by_a_factor(const std::vector<GotGradients>& of_ranks) {
+  constexpr std::size_t kMin = 4;     // two or three tensors may be proportional by chance
+  constexpr double kRounding = 1e-5;  // of a division in float32, and of the norm
+  const GotGradients& reference = of_ranks.front();
+  if (reference.size() < kMin) return false;
+  return std::all_of(of_ranks.begin() + 1, of_ranks.end(), [&](const GotGradients& here) {
+    if (here.size() != reference.size()) return false;
+    const auto& [first_name, first] = *reference.begin();
+    const auto same = here.find(first_name);
+    if (same == here.end()) return false;
+    const double factor = same->second.norm / first.norm;
+    return std::all_of(reference.begin(), reference.end(), [&](const auto& named) {
+      const auto found = here.find(named.first);
+      return found != here.end() &&
+             std::abs(found->second.norm / named.second.norm / factor - 1) <= kRounding;
+    });
+  });
 }
 
 }  // namespace
@@ -65,28 +93,28 @@ bool are_undeclared_replicas(const trace::Run& run) {
       first = std::min(first.value_or(mark.n), mark.n);
   }
   if (!first || exchange_parts(run)) return false;
-  using Gradients = std::map<std::uint32_t, std::uint64_t>;  // hashes by name
-  std::vector<Gradients> of_ranks;
+  std::vector<GotGradients> of_ranks;
   std::set<std::uint32_t> names;
   std::vector<std::set<std::uint64_t>> hashes;  // of each rank
   for (const trace::RankTrace& trace : run.ranks) {
     if (parameters_of(trace) != parameters) return false;
     of_ranks.push_back(last_gradients(trace, *first));
     hashes.emplace_back();
-    for (const auto& [name, hash] : of_ranks.back()) {
+    for (const auto& [name, gradient] : of_ranks.back()) {
       names.insert(name);
-      hashes.back().insert(hash);
+      hashes.back().insert(gradient.hash);
     }
   }
-  const Gradients& reference = of_ranks.front();
+  if (differ_by_a_factor(of_ranks)) return true;
+  const GotGradients& reference = of_ranks.front();
   const auto equal =
       static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [&](std::uint32_t name) {
         const auto known = reference.find(name);
         if (known == reference.end()) return false;
         for (std::size_t r = 1; r < of_ranks.size(); ++r) {
           const auto here = of_ranks[r].find(name);
-          if (here == of_ranks[r].end() || !hashes[r].contains(known->second) ||
-              !hashes.front().contains(here->second))
+          if (here == of_ranks[r].end() || !hashes[r].contains(known->second.hash) ||
+              !hashes.front().contains(here->second.hash))
             return false;
         }
         return true;

@@ -90,7 +90,8 @@ std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Count
 
 // What each rank records of itself, and replicas do not share.
 bool is_of_one_rank(std::string_view name) {
-  return name.starts_with(kLeftover) || number_name(name) == kDifferentRandom;
+  const std::string_view number = number_name(name);
+  return name.starts_with(kLeftover) || number == kDifferentRandom || number == kDataSet;
 }
 
 }  // namespace

@@ -97,6 +97,8 @@ std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark);
 inline constexpr std::string_view kLeftover = "leftover/";
 // The state of a rank's random numbers, of which no two ranks may have the same.
 inline constexpr std::string_view kDifferentRandom = "different_random";
+// Which data a rank reads: equal numbers stand for equal data, and each rank may have its own.
+inline constexpr std::string_view kDataSet = "data_set";
 
 // Which of the numbers that lockstep_watch records a name stands for: "lr" of "model2.lr/1@0,2".
 // Tensors' names give something else.

@@ -84,12 +84,11 @@ std::vector<std::vector<std::uint32_t>> declared_sets(const trace::Run& run) {
 // By rank index: what lockstep_watch says of the data set that the rank reads; nothing where it did
 // not say. Equal numbers stand for equal data.
 std::vector<std::optional<double>> data_sets(const trace::Run& run) {
-  constexpr std::string_view kName = "data_set";
   std::vector<std::optional<double>> out(run.ranks.size());
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     for (const trace::StateMark& mark : run.ranks[r].states) {
       if (out[r] || mark.kind != trace::StateMark::Kind::optim) continue;
-      if (number_name(run.tables.str(mark.name)) == kName) out[r] = mark.norm;
+      if (number_name(run.tables.str(mark.name)) == kDataSet) out[r] = mark.norm;
     }
   }
   return out;

@@ -252,6 +252,27 @@ TEST(UndeclaredReplicas, AreKnownByTheirEqualGradients) {
             "rank-local-decision error proven culprits=3 step=2\nverdict findings");
 }
 
+// Each rank may read data of its own.
+TEST(UndeclaredReplicas, WhoseDataDiffers) {
+  TinyTraining t = training();
+  for (int i = 0; i < 2; ++i) t.good_step();
+  trace::Run run = undeclared(t);
+  const auto name = run.tables.strings.intern("data_set");
+  for (trace::RankTrace& rank : run.ranks) {
+    trace::StateMark mark;
+    mark.n = 1;
+    mark.name = name;
+    mark.kind = trace::StateMark::Kind::optim;
+    mark.hash = static_cast<std::uint64_t>(7 + rank.rank.value);
+    mark.norm = 7.0 + rank.rank.value;
+    mark.sharded = true;
+    rank.states.push_back(mark);
+    rank.events.own().push_back({trace::kNoTime, static_cast<std::uint32_t>(rank.states.size() - 1),
+                                 trace::EventKind::state});
+  }
+  EXPECT_EQ(summary(verify(run)), "verdict clean");
+}
+
 // The hash that each rank holds of each gradient; "": it has none.
 trace::Run with_gradients(const std::vector<std::vector<std::string>>& hashes) {
   std::vector<std::string> texts;
@@ -288,6 +309,41 @@ TEST(UndeclaredReplicas, WhoseGradientsAreReducedCrosswise) {
   // Ranks that train parts of a model have own gradients, and perhaps one in common.
   EXPECT_EQ(verify(with_gradients({{"a", "b", "c"}, {"d", "e", "a"}})).verdict, Verdict::clean);
   EXPECT_EQ(verify(with_gradients({{"a", "b", "c"}, {"d", "e", "f"}})).verdict, Verdict::clean);
+}
+
+// Norms of the gradients of each rank, all of them different to the last bit.
+trace::Run with_norms(const std::vector<std::vector<double>>& norms) {
+  std::vector<std::string> texts;
+  int hash = 0;
+  for (const std::vector<double>& own : norms) {
+    std::string out = header_line(static_cast<int>(texts.size()), norms.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const std::string name = fmt::format("{}.weight", i);
+      out += json_line(
+          {{"ev", "state"}, {"n", 0}, {"name", name}, {"kind", "param"}, {"sharded", true}});
+      out += json_line({{"ev", "state"},
+                        {"n", 1},
+                        {"name", name},
+                        {"kind", "grad"},
+                        {"when", "synced"},
+                        {"sharded", true},
+                        {"norm", own[i]},
+                        {"hash", fmt::format("{:x}", ++hash)}});
+    }
+    texts.push_back(out + end_line("clean"));
+  }
+  return run_from_text(texts);
+}
+
+// Rank 1 divides by 6 what the others divide by 3.
+TEST(UndeclaredReplicas, OfWhichOneDividesByAnotherNumber) {
+  const Report report = verify(with_norms({{3, 0.7, 1.1, 5}, {1.5, 0.35, 0.55, 2.5}}));
+  EXPECT_EQ(summary(report), "grad-divergence error proven step=1\nverdict findings");
+  EXPECT_THAT(report.findings[0].why, HasSubstr("those of rank 1 are 0.5 times those of rank 0"));
+  // Other gradients: each rank's are of its own, as where ranks train parts.
+  EXPECT_EQ(verify(with_norms({{3, 0.7, 1.1, 5}, {1.5, 0.35, 0.55, 2.6}})).verdict, Verdict::clean);
+  // Too few to tell from chance.
+  EXPECT_EQ(verify(with_norms({{3, 0.7, 1.1}, {1.5, 0.35, 0.55}})).verdict, Verdict::clean);
 }
 
 TEST(GradDivergence, OfRanksThatRanDifferentPartsOfTheModel) {

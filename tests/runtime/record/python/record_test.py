@@ -301,6 +301,16 @@ class Calls(RecordTest):
         self.assertEqual(status, 1, said)
         self.assertTrue(said.startswith("DIVERGES"), said)
 
+    def test_replicas_that_exchange_rows_without_telling_how_many(self) -> None:
+        self.record(PROGRAMS / "splits.py")
+        status, said = self.judge()
+        self.assertEqual(status, 1, said)
+        self.assertTrue(said.startswith("DIVERGES"), said)
+        self.derived = self.folder / "told"
+        self.record(PROGRAMS / "splits.py", own="--told")
+        status, said = self.judge()
+        self.assertEqual(status, 0, said)
+
     def test_what_depends_on_the_other_ranks_is_not_derived(self) -> None:
         said = self.record(PROGRAMS / "joins.py", status=1)
         self.assertIn("the program uses Join", said)

@@ -88,6 +88,21 @@ TEST(Habit, AMessageThatNobodyMissesWasNotLeftOut) {
               HasSubstr("culprits=1"));
 }
 
+// Its trace just ends; that its process is gone, the others say.
+TEST(Stopped, ARankToWhichOthersLostTheConnectionDied) {
+  const std::string step = "all_reduce n=4 at=t.py:3; ";
+  const auto told = [&](const std::string& exception) {
+    const std::string waits =
+        step + "all_reduce n=4 at=t.py:3 open; raise 1 RuntimeError: " + exception + "; exception";
+    return verify(program({waits, step + "cut", waits}));
+  };
+  const Report lost = told("gloo/transport/tcp/pair.cc:561 Connection closed by peer");
+  EXPECT_THAT(lost.findings.at(0).headline, HasSubstr("rank 1 died"));
+  EXPECT_THAT(lost.findings.at(0).fix, HasSubstr("its process is gone"));
+  const Report late = told("gloo/transport/tcp/unbound_buffer.cc:78 Timed out waiting 4000ms");
+  EXPECT_THAT(late.findings.at(0).headline, Not(HasSubstr("died")));
+}
+
 TEST(Habit, AFirstCallOfItsKindMayOpenANewPartOfTheProgram) {
   // Rank 1's barrier is new, but so is the end of the training that rank 0 has not come to.
   const std::string usual = "all_reduce g=image n=4; all_reduce g=image n=4; ";

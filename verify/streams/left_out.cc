@@ -41,9 +41,10 @@ class LeftOut {
       return false;
     }
     // The same call, but of a later step, shows it as well: the call of this step was left out.
+    const std::int32_t step = at_.next_token(few_).step;
     const bool may_be_left_out = std::all_of(most_.begin(), most_.end(), [&](std::size_t cursor) {
       return at_.skip_explains(few_, cursor) ||
-             (at_.judges_steps() && at_.next_token(few_).step < at_.next_token(cursor).step);
+             (at_.judges_steps() && step != trace::kNone && step < at_.next_token(cursor).step);
     });
     if (!may_be_left_out || !was_expected()) return false;
     return std::all_of(most_.begin(), most_.end(), [&](std::size_t cursor) {

@@ -71,6 +71,8 @@ bool do_counts_tell(const trace::Run& run, Agreement& agreement, std::uint32_t u
     }
   }
   if (steps.size() < kMinSteps || other->in_step == *in_others) return false;
+  // What comes in some steps only, as an evaluation does, is not too many for its first time.
+  if (*in_others == 0 && !own->is_whole) return false;
   // A rank that has not come to the end of the step may make the rest of them yet.
   const bool may_be_usual =
       own->in_step == *in_others || (!own->is_whole && own->in_step < *in_others);

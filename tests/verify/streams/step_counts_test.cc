@@ -12,6 +12,7 @@
 namespace lockstep::verify {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -106,6 +107,21 @@ TEST(StepCounts, SayNothingOfAStepToWhichARankDidNotCome) {
       judge({rounds(2) + "all_reduce g=dp n=8 step=2 open; all_reduce n=1 step=2 open; hung",
              rounds(2) + "barrier step=1 open; hung"}),
       Not(HasSubstr("culprits=")));
+}
+
+// Rank 0 ends after two steps and comes to the barrier at the end. The others evaluate in the third
+// one, for the first time: it is not they who make calls too many, or leave out the barrier.
+TEST(StepCounts, SayNothingOfWhatComesInSomeStepsOnly) {
+  const auto rounds = [](int n) {
+    std::string out = "backend nccl; group dp 0,1,2,3; ";
+    for (int s = 0; s < n; ++s) out += fmt::format("all_reduce g=dp n=8 step={}; ", s);
+    return out;
+  };
+  const std::string goes_on = rounds(2) + "all_reduce g=dp n=8 step=2 open; " +
+                              "all_gather n=4 step=2 open; all_gather n=4 step=2 open; "
+                              "barrier step=2 open; barrier open; hung";
+  EXPECT_THAT(judge({rounds(2) + "barrier open; hung", goes_on, goes_on, goes_on}),
+              AllOf(HasSubstr("culprits=0 group=world seq=0"), Not(HasSubstr("culprits=1,2,3"))));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ Found attempts_in(const fs::path& folder) {
     if (it->is_directory(unknown) && name.starts_with(kAttemptFolder)) {
       if (const auto number = whole_number(std::string_view(name).substr(kAttemptFolder.size())))
         out.folders[*number].push_back(it->path().string());
-    } else if (it->path().extension() == ".ring") {
+    } else if (it->path().extension() == ".ring" && it->is_regular_file(unknown)) {
       if (auto mark = mark_of(it->path())) out.rings.emplace_back(*mark, it->path().string());
     }
   }

@@ -426,12 +426,13 @@ class DumpReader {
   // oldest is not known, and neither is anything in a dump without op_id.
   void note_unrecorded(DumpGroup& state, std::int64_t op, std::int64_t seq) {
     const bool from_begin = state.last_op > 0 || (state.last == 0 && trace_.dropped == 0);
-    const std::int64_t left_out = op - state.last_op - (seq - state.last);
     if (op > 0) trace_.unrecorded.resize(trace_.calls.size());
-    if (op > 0 && from_begin && left_out > 0)
+    if (op > 0 && from_begin) {
+      const std::int64_t left_out = op - state.last_op - (seq - state.last);
       trace_.unrecorded.back() =
-          static_cast<std::uint32_t>(std::min<std::int64_t>(left_out, UINT32_MAX));
-    state.last_op = op;
+          static_cast<std::uint32_t>(std::clamp<std::int64_t>(left_out, 0, UINT32_MAX));
+    }
+    state.last_op = std::max<std::int64_t>(op, 0);
   }
 
   // Whether the entry belongs to the collective of the previous one. An uneven all_gather is

@@ -219,6 +219,20 @@ Blame blame_for(const Context& context, const WaitCause& wait, const WaitPoint& 
   return few_wait && !broke_off ? Blame::nobody : Blame::roots;
 }
 
+// Says why nobody is named where most of a group seem to have stopped, and a few to wait for them.
+void tell_of_few_ahead(const Context& context, const WaitCause& wait, const WaitPoint& point,
+                       Finding& finding) {
+  const std::string many = context.describe_ranks(wait.roots);
+  const std::string few = context.describe_ranks(point.waiting);
+  finding.why = fmt::format(
+      "Most ranks seldom stop at once by themselves. They may wait in what was not recorded, "
+      "such as a new communicator that {} did not join; or {} made a call more.",
+      few, few);
+  finding.fix = fmt::format(
+      "look at the stack of one of {} for what it waits in, and whether {} left that out", many,
+      few);
+}
+
 // Why ranks that seem to have stopped may be victims themselves, in dumps of a job over Gloo: those
 // hold no messages, nor who creates a group. Empty: as far as the dumps show, they are not. Several
 // ranks seldom stop at once by themselves; they wait for each other or for a rank that went on.
@@ -321,6 +335,7 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
   Cause cause = cause_of_stop(context, wait, missed, first, why_not.empty());
   const Blame blame = blame_for(context, wait, point);
   if (blame == Blame::either_side) cause.finding.why = kEitherWay;
+  if (blame == Blame::nobody) tell_of_few_ahead(context, wait, point, cause.finding);
   if (!why_not.empty()) cause.finding.why = why_not;
   if (blame == Blame::roots && why_not.empty()) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;

@@ -19,7 +19,9 @@ namespace lockstep::verify {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 // One letter a call: c completed, p pending; a digit before it changes its source line. Groups of
 // `size` neighbours; 0: all ranks are one group.
@@ -61,6 +63,19 @@ trace::Run snapshot_of(const std::vector<std::string>& ranks, const std::string&
 Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce",
                       std::size_t size = 0) {
   return verify(snapshot_of(ranks, op, size));
+}
+
+// Rank 3 went on alone: the others may wait for it in what a dump does not hold.
+TEST(Snapshot, MostRanksThatStopMayWaitForTheOneThatDidNot) {
+  const Report most = judge_snapshot({"cc", "cc", "cc", "ccp"});
+  ASSERT_FALSE(most.findings.empty());
+  EXPECT_THAT(most.findings[0].culprits, IsEmpty());
+  EXPECT_THAT(most.findings[0].why, HasSubstr("a new communicator that rank 3 did not join"));
+  EXPECT_THAT(most.findings[0].fix, HasSubstr("the stack of one of ranks 0-2"));
+  const Report one = judge_snapshot({"cc", "ccp", "ccp", "ccp"});
+  ASSERT_FALSE(one.findings.empty());
+  EXPECT_THAT(one.findings[0].culprits, ElementsAre(trace::Rank(0)));
+  EXPECT_THAT(one.findings[0].why, Not(HasSubstr("a new communicator")));
 }
 
 TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {

@@ -294,7 +294,10 @@ class Jobs(Forked):
             time.sleep(0.1)
         for rank in ranks:
             rank.send_signal(signal.SIGINT)
-        time.sleep(1)  # those that wait in a call hear nothing
+        # Those that wait in a call hear nothing until a peer's end closes their connection.
+        deadline = time.monotonic() + LIMIT_S
+        while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
+            time.sleep(0.1)
         for rank in ranks:
             if rank.poll() is None:
                 rank.send_signal(signal.SIGKILL)

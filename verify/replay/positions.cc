@@ -92,7 +92,10 @@ class Positions {
     for (std::uint32_t r = 0; r < positions.size(); ++r) {
       const std::vector<trace::Call>& calls = at_.run().ranks[r].calls;
       const std::uint32_t open = positions[r].waiting_in();
-      if (open == kNoCall || calls[open].thread == kMainThread) continue;
+      if (open == kNoCall || positions[r].interrupted == open ||
+          calls[open].thread == kMainThread) {
+        continue;
+      }
       for (std::uint32_t c = open + 1; c < calls.size(); ++c) {
         if (calls[c].thread != kMainThread || calls[c].group == calls[open].group) continue;
         if (!(is_open(r, c) && lacks_member(r, c)) && !is_held_up(r, c, positions, held_up))

@@ -16,6 +16,7 @@ struct StepCounts {
   std::map<std::int32_t, std::size_t> calls;  // by step; those that are known as a whole
   std::size_t in_step = 0;                    // of the step that is asked for
   bool is_whole = true;                       // that step was recorded; else it may lack calls
+  bool came = true;                           // to that step
 };
 
 // Nothing where such calls lack a step.
@@ -45,7 +46,7 @@ std::optional<StepCounts> counts_of(const trace::Run& run, Agreement& agreement,
     if (partial == step) out.is_whole = false;
   };
   // Nor does a step to which it did not come show how many calls it makes in it.
-  if (last < step) out.is_whole = false;
+  if (last < step) out.is_whole = out.came = false;
   if (trace.end != trace::End::clean) may_lack(last);
   if (!is_known_from_its_start(trace)) may_lack(first);
   return out;
@@ -72,7 +73,7 @@ bool do_counts_tell(const trace::Run& run, Agreement& agreement, std::uint32_t u
   }
   if (steps.size() < kMinSteps || other->in_step == *in_others) return false;
   // What comes in some steps only, as an evaluation does, is not too many for its first time.
-  if (*in_others == 0 && !own->is_whole) return false;
+  if (*in_others == 0 && !own->came) return false;
   // A rank that has not come to the end of the step may make the rest of them yet.
   const bool may_be_usual =
       own->in_step == *in_others || (!own->is_whole && own->in_step < *in_others);

@@ -184,6 +184,18 @@ TEST(LateRanks, AreNoFindingWhereTheCallBeforeHasJustCompleted) {
   EXPECT_THAT(said_of(ranks(20), 22), StartsWith(kStall));
 }
 
+// The hosts of ranks 0 and 1 ran ahead: their rings hold nothing but queued calls. The device of
+// rank 2 completed the last call before these at second 50.
+TEST(LateRanks, AreNoFindingWhereRingsHoldQueuedCallsAlone) {
+  const Calls queued = {{""}, {""}, {"all_reduce", 10}, {"all_reduce", 10}};
+  const Calls late = {{"all_reduce", 15, 16}, {"all_reduce", 49, 50}};
+  EXPECT_EQ(said_of({queued, queued, late}, 50), kInconclusive);
+  constexpr std::string_view kLate = "host-stall error observed culprits=2";
+  EXPECT_THAT(said_of({queued, queued, late}, 52), StartsWith(kLate));
+  // No other rank's ring tells when the call before these completed.
+  EXPECT_THAT(said_of({queued, queued, {}}, 90), StartsWith(kLate));
+}
+
 // A checkpoint comes after every second step, and the ranks were dumped one after the other, rank 2
 // first. Rank 1 completed both of its barriers, so rank 2 came to them, if after its dump.
 TEST(LateRanks, DidNotPassByACallThatAnotherRankCompleted) {

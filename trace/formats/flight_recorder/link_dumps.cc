@@ -83,6 +83,55 @@ void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int
   }
 }
 
+// Whether the host had issued more calls than its ring holds before one of those completed. By such
+// a ring alone its oldest call has been open since it was issued, however long it was queued.
+bool holds_queued_calls_alone(const RankTrace& trace) {
+  return trace.dropped > 0 && trace.longest_open > 0 && trace.written != kNoTime &&
+         std::none_of(trace.calls.begin(), trace.calls.end(),
+                      [](const Call& call) { return call.has(kCompleted); });
+}
+
+// When the newest of a group's collectives completed that did so on any rank.
+struct Newest {
+  std::uint32_t seq = 0;
+  Nanos completed = kNoTime;
+};
+
+// Takes from the others' rings when the calls before such a ring's completed; where they do not
+// tell, that ring says nothing of how long calls are open. O(events) where there is one.
+void shorten_waits_of_queued(std::span<RankTrace> traces, const Tables& tables) {
+  if (std::none_of(traces.begin(), traces.end(), holds_queued_calls_alone)) return;
+  std::map<GroupId, Newest> newest;
+  for (const RankTrace& trace : traces) {
+    for (const Event& event : trace.events) {
+      if (event.kind != EventKind::complete || event.time < 0) continue;
+      const Call& call = trace.calls[event.index];
+      if (!completes_together(tables.op(call))) continue;
+      Newest& known = newest[call.group];
+      known.seq = std::max(known.seq, call.seq);
+      known.completed = std::max(known.completed, event.time);
+    }
+  }
+  std::vector<RankTrace*> untold;
+  untold.reserve(traces.size());
+  bool any_told = false;
+  for (RankTrace& trace : traces) {
+    if (holds_queued_calls_alone(trace)) {
+      const Call& first = trace.calls.front();
+      const auto before = newest.find(first.group);
+      if (before == newest.end() || before->second.seq >= first.seq || tables.is_message(first)) {
+        untold.push_back(&trace);
+        continue;
+      }
+      const Nanos open = trace.written - before->second.completed;
+      trace.longest_open = std::min(trace.longest_open, std::max<Nanos>(open, 0));
+    }
+    any_told = any_told || trace.longest_open > 0;
+  }
+  for (RankTrace* const trace : untold)
+    if (any_told) trace->longest_open = 0;
+}
+
 // What a dump uses, and the size that its job has at least.
 struct Uses {
   std::int32_t world = 0;
@@ -132,6 +181,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
                                     [](const RankTrace& t) { return t.backend == "gloo"; });
   const bool gloo = any_gloo && std::all_of(traces.begin(), traces.end(), gloo_or_empty);
   if (gloo) link_gloo_dumps(traces, tables, world);
+  shorten_waits_of_queued(traces, tables);
   for (RankTrace& trace : traces) {
     trace.world_size = world;
     if (gloo) continue;

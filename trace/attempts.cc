@@ -1,7 +1,7 @@
 #include "trace/attempts.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/numbers.h"
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/ring_file.h"
 
@@ -20,15 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kAttemptFolder = "attempt_";
-
-// A number that the whole text is.
-std::optional<int> whole_number(std::string_view text) {
-  int value = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed != std::errc() || end != text.data() + text.size() || text.empty() || value < 0)
-    return std::nullopt;
-  return value;
-}
 
 // A ring file's mark: which run of which launcher's attempt it is, "<run>/<launcher>-<attempt>".
 struct Mark {
@@ -44,7 +36,7 @@ std::optional<Mark> mark_of(const fs::path& file) {
   const std::size_t slash = job.find('/');
   const std::size_t dash = slash == std::string::npos ? slash : job.find('-', slash);
   if (dash == std::string::npos) return std::nullopt;
-  const auto attempt = whole_number(std::string_view(job).substr(dash + 1));
+  const auto attempt = parse_number<std::uint16_t>(std::string_view(job).substr(dash + 1));
   if (!attempt) return std::nullopt;
   return Mark{job.substr(0, slash), job.substr(slash, dash - slash), *attempt};
 }
@@ -62,7 +54,8 @@ Found attempts_in(const fs::path& folder) {
     std::error_code unknown;
     const std::string name = it->path().filename().string();
     if (it->is_directory(unknown) && name.starts_with(kAttemptFolder)) {
-      if (const auto number = whole_number(std::string_view(name).substr(kAttemptFolder.size())))
+      if (const auto number =
+              parse_number<std::uint16_t>(std::string_view(name).substr(kAttemptFolder.size())))
         out.folders[*number].push_back(it->path().string());
     } else if (it->path().extension() == ".ring" && it->is_regular_file(unknown)) {
       if (auto mark = mark_of(it->path())) out.rings.emplace_back(*mark, it->path().string());

@@ -35,11 +35,10 @@ std::pair<Nanos, Nanos> times_of(const RankTrace& trace) {
   return out;
 }
 
-// Recordings of which each file holds one rank, with times. Logs are spread over several files of a
-// rank; recordings without times are compared where one of each rank is chosen.
+// Recordings of which each file holds one rank. Logs are spread over several files of a rank.
 bool may_be_of_another_job(const Piece& piece) {
   return piece.traces.size() == 1 && piece.format != nullptr && !piece.format->is_log &&
-         piece.stands_for == nullptr && times_of(piece.traces[0]).first != kNoTime;
+         piece.stands_for == nullptr;
 }
 
 // A file's name without the number of its rank: "job7_rank_#.json" of job7_rank_3.json.
@@ -185,7 +184,11 @@ std::vector<std::string> leave_out_other_jobs(std::vector<Piece>& pieces) {
       kinds[{pieces[p].kind(), fs::path(pieces[p].name).parent_path()}].push_back(p);
   std::vector<std::string> out;
   std::set<std::size_t> removed;
-  for (const auto& [kind, all] : kinds) {
+  for (auto& [kind, all] : kinds) {
+    if (!holds_a_rank_twice(pieces, all)) continue;
+    // Recordings without times are compared where one of each rank is chosen.
+    std::erase_if(all,
+                  [&](std::size_t p) { return times_of(pieces[p].traces[0]).first == kNoTime; });
     if (!holds_a_rank_twice(pieces, all)) continue;
     std::vector<Job> jobs = separate(pieces, all);
     std::sort(jobs.begin(), jobs.end(), [&](const Job& a, const Job& b) {

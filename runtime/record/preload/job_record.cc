@@ -26,6 +26,7 @@
 
 #include "base/files/write_file.h"
 #include "base/launcher.h"
+#include "base/numbers.h"
 #include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/preload/python_program.h"
 #include "runtime/record/preload/rank_process.h"
@@ -56,13 +57,6 @@ std::uint64_t capacity() {
 
 // How often torchrun started the ranks before; nullptr: torchrun did not start this process.
 const char* restarts() { return std::getenv("TORCHELASTIC_RESTART_COUNT"); }
-
-std::optional<int> number_in(std::string_view text) {
-  int value = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return failed == std::errc() && end == text.data() + text.size() ? std::optional(value)
-                                                                   : std::nullopt;
-}
 
 // A mark for a run of the job: the time, this process and, under torchrun, which of its attempts it
 // is. By that ranks that fail before they have a store are known to be of one run.
@@ -320,14 +314,15 @@ std::optional<int> attempt_that_made(const std::string& file) {
   if (!in.seekg(kAt) || !in.read(job, sizeof job - 1)) return std::nullopt;
   const std::string mark = job, launcher = "/" + std::to_string(::getppid()) + "-";
   const std::size_t at = mark.find(launcher);
-  return at == std::string::npos ? std::nullopt : number_in(mark.substr(at + launcher.size()));
+  return at == std::string::npos ? std::nullopt
+                                 : parse_number<int>(mark.substr(at + launcher.size()));
 }
 
 // Moves what an earlier attempt left for this rank into a folder of its own, attempt_0: the failure
 // for which the launcher started all again is told there alone.
 void keep_earlier_attempt(const std::string& folder, const std::string& name) {
   const char* const now = restarts();
-  const std::optional<int> own = now == nullptr ? std::nullopt : number_in(now);
+  const std::optional<int> own = now == nullptr ? std::nullopt : parse_number<int>(now);
   const std::string file = folder + "/" + name + ".ring";
   const std::optional<int> made_by = own ? attempt_that_made(file) : std::nullopt;
   if (!made_by || *made_by >= *own) return;

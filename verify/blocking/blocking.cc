@@ -233,30 +233,6 @@ void tell_of_few_ahead(const Context& context, const WaitCause& wait, const Wait
       few);
 }
 
-// Why ranks that seem to have stopped may be victims themselves, in dumps of a job over Gloo: those
-// hold no messages, nor who creates a group. Empty: as far as the dumps show, they are not. Several
-// ranks seldom stop at once by themselves; they wait for each other or for a rank that went on.
-std::string why_unseen(const Context& context, const WaitCause& wait, UnseenMessages::Told told) {
-  if (!may_wait_unseen(context, wait)) return "";
-  if (told == UnseenMessages::Told::unknown)
-    return "The job issues messages, which the dumps do not hold, and their numbers do not show "
-           "whether one was left out.";
-  if (wait.roots.size() > 1)
-    return "Several ranks that stop at once may wait in what the dumps do not hold: in messages, "
-           "or in the creation of a group.";
-  return "";
-}
-
-// What a stop in dumps of a job over Gloo may be instead.
-void mention_unseen(const Context& context, const WaitCause& wait, Finding& finding) {
-  if (finding.rule != RuleId::host_stall || !may_wait_unseen(context, wait)) return;
-  const bool one = wait.roots.size() == 1;
-  finding.fix = fmt::format(
-      "look at the {} of {}: where {} in a message (Gloo's dumps hold none), look at its other "
-      "side, which may be at fault, and in the creation of a group, at who does not create it",
-      one ? "stack" : "stacks", context.describe_ranks(wait.roots), one ? "it waits" : "they wait");
-}
-
 // Ranks stopped: what they did last, and the first call that they missed.
 // `sure`: that it is a stop, and no wait that the source does not hold.
 Cause cause_of_stop(const Context& context, const WaitCause& wait, std::size_t missed,

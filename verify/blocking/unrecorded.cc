@@ -96,6 +96,26 @@ UnseenMessages unseen_messages(const Context& context, const WaitCause& wait) {
   return out;
 }
 
+std::string why_unseen(const Context& context, const WaitCause& wait, UnseenMessages::Told told) {
+  if (!may_wait_unseen(context, wait)) return "";
+  if (told == UnseenMessages::Told::unknown)
+    return "The job issues messages, which the dumps do not hold, and their numbers do not show "
+           "whether one was left out.";
+  if (wait.roots.size() > 1)
+    return "Several ranks that stop at once may wait in what the dumps do not hold: in messages, "
+           "or in the creation of a group.";
+  return "";
+}
+
+void mention_unseen(const Context& context, const WaitCause& wait, Finding& finding) {
+  if (finding.rule != RuleId::host_stall || !may_wait_unseen(context, wait)) return;
+  const bool one = wait.roots.size() == 1;
+  finding.fix = fmt::format(
+      "look at the {} of {}: where {} in a message (Gloo's dumps hold none), look at its other "
+      "side, which may be at fault, and in the creation of a group, at who does not create it",
+      one ? "stack" : "stacks", context.describe_ranks(wait.roots), one ? "it waits" : "they wait");
+}
+
 Cause explain_unseen_message(const Context& context, const WaitCause& wait,
                              const UnseenMessages& messages) {
   Cause cause;

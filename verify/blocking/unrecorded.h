@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "verify/blocking/wait_graph.h"
@@ -43,5 +44,13 @@ UnseenMessages unseen_messages(const Context& context, const WaitCause& wait);
 // Ranks that left out messages in which the ranks seem to wait that others wait for.
 Cause explain_unseen_message(const Context& context, const WaitCause& wait,
                              const UnseenMessages& messages);
+
+// Why ranks that seem to have stopped may be victims themselves: those dumps hold no messages, nor
+// who creates a group. Empty: as far as they show, the ranks are not. Several ranks seldom stop at
+// once by themselves; they wait for each other or for a rank that went on.
+std::string why_unseen(const Context& context, const WaitCause& wait, UnseenMessages::Told told);
+
+// Advises to look for what such a stop may be instead; of other findings, nothing.
+void mention_unseen(const Context& context, const WaitCause& wait, Finding& finding);
 
 }  // namespace lockstep::verify

@@ -251,53 +251,79 @@ Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
   return sim::simulate_on_machine(std::move(program), layouts, *prices, machine, apart, launch);
 }
 
-reports::ExitStatus simulate_trace(const TraceCommand& command) {
+// What the options say.
+struct Settings {
+  sim::Machine machine;
+  std::vector<sim::Machine::Slow> slow;  // of --slow; the machine's own are in `machine`
+  Picos launch;
+};
+
+Result<Settings> settings_of(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
-    return reports::fail(outputs.error());
-  if (const Status folder = check_traces_folder(command.traces); !folder)
-    return reports::fail(folder.error());
+    return outputs.error();
+  if (const Status folder = check_traces_folder(command.traces); !folder) return folder.error();
   Result<sim::Machine> machine = links_of(command);
-  if (!machine) return reports::fail(machine.error());
-  const Result<std::vector<sim::Machine::Slow>> slow = slow_ranks(command);
-  if (!slow) return reports::fail(slow.error());
+  if (!machine) return machine.error();
+  Result<std::vector<sim::Machine::Slow>> slow = slow_ranks(command);
+  if (!slow) return slow.error();
   const Result<Picos> launch = parse_duration(command.launch);
-  if (!launch) return reports::fail(with_option("--launch", launch.error()));
+  if (!launch) return with_option("--launch", launch.error());
   // CLI11's range lets NaN pass.
   if (std::isnan(command.scale_calls))
-    return reports::fail(Error{"--scale-calls is no number", {}, "give a factor from 0 to 1000"});
+    return Error{"--scale-calls is no number", {}, "give a factor from 0 to 1000"};
   if (command.scale_calls != 1 && !command.recorded_calls)
-    return reports::fail(Error{"--scale-calls without --recorded-calls",
-                               {},
-                               "add it, or give a machine with other links"});
+    return Error{
+        "--scale-calls without --recorded-calls", {}, "add it, or give a machine with other links"};
+  return Settings{std::move(*machine), std::move(*slow), *launch};
+}
+
+// The machine with the ranks that --slow names. A machine's file may name slow ranks that the job
+// does not have; an option may not.
+Result<sim::Machine> machine_for(const trace::Run& run, Settings settings) {
+  for (const sim::Machine::Slow& ranks : settings.slow)
+    if (ranks.last >= run.world_size)
+      return Error{fmt::format("--slow: there is no rank {}", ranks.last),
+                   {},
+                   fmt::format("the job has {}", plural(run.world_size, "rank"))};
+  sim::Machine& machine = settings.machine;
+  machine.slow.insert(machine.slow.end(), settings.slow.begin(), settings.slow.end());
+  return std::move(machine);
+}
+
+// Runs the recorded program on the machine. Adds to `recorded` what to know of the result.
+Result<sim::SimulatedProgram> simulate(const trace::Run& run, const sim::Machine& machine,
+                                       const TraceCommand& command, Picos launch,
+                                       reports::Recorded& recorded) {
+  // With `cores`, the ranks' work shares processors, and a kernel has none to share.
+  if (machine.cores && std::any_of(run.ranks.begin(), run.ranks.end(), has_streams))
+    return Error{"the traces contain work of devices, but this machine has no devices",
+                 {command.machine},
+                 "take a machine without `cores`"};
+  Result<sim::RunProgram> program =
+      sim::program_of(run, command.recorded_calls ? sim::Ranks::recorded : sim::Ranks::all);
+  if (!program) return program.error();
+  sim::slow_down(*program, machine);
+  if (command.recorded_calls)
+    return with_recorded_calls(run, std::move(*program), command, launch, recorded);
+  if (std::string note = unsized_note(run); !note.empty())
+    recorded.notes.push_back(std::move(note));
+  return with_priced_calls(std::move(*program), machine, command.apart, launch);
+}
+
+reports::ExitStatus simulate_trace(const TraceCommand& command) {
+  Result<Settings> settings = settings_of(command);
+  if (!settings) return reports::fail(settings.error());
+  const Picos launch = settings->launch;
   trace::LoadOptions load = command.load;
   load.work = true;  // kernels and the host's spans, which the verifier does without
   Result<trace::Run> run = trace::load_run(command.paths, load);
   if (!run) return reports::fail(run.error());
-  // A machine's file may name slow ranks that this job does not have; an option may not.
-  for (const sim::Machine::Slow& ranks : *slow)
-    if (ranks.last >= run->world_size)
-      return reports::fail(Error{fmt::format("--slow: there is no rank {}", ranks.last),
-                                 {},
-                                 fmt::format("the job has {}", plural(run->world_size, "rank"))});
-  machine->slow.insert(machine->slow.end(), slow->begin(), slow->end());
+  const Result<sim::Machine> machine = machine_for(*run, std::move(*settings));
+  if (!machine) return reports::fail(machine.error());
   const std::vector<trace::Rank> hosts = sim::add_host_times(*run);
   reports::Recorded recorded = recorded_by(*run, hosts);
-  // With `cores`, the ranks' work shares processors, and a kernel has none to share.
-  if (machine->cores && std::any_of(run->ranks.begin(), run->ranks.end(), has_streams))
-    return reports::fail(
-        Error{"the traces contain work of devices, but this machine has no devices",
-              {command.machine},
-              "take a machine without `cores`"});
-  Result<sim::RunProgram> program =
-      sim::program_of(*run, command.recorded_calls ? sim::Ranks::recorded : sim::Ranks::all);
-  if (!program) return reports::fail(program.error());
-  if (std::string note = command.recorded_calls ? "" : unsized_note(*run); !note.empty())
-    recorded.notes.push_back(std::move(note));
-  sim::slow_down(*program, *machine);
   const Result<sim::SimulatedProgram> simulated =
-      command.recorded_calls
-          ? with_recorded_calls(*run, std::move(*program), command, *launch, recorded)
-          : with_priced_calls(std::move(*program), *machine, command.apart, *launch);
+      simulate(*run, *machine, command, launch, recorded);
   if (!simulated) return reports::fail(simulated.error());
   if (!command.traces.empty()) {
     const Status kept = sim::write_simulated_traces(*simulated, *run, command.traces);

@@ -1,4 +1,6 @@
-// Programs that a command starts: spawned, read from, and waited for.
+// Programs that a command starts as a shell does: found in PATH, with our terminal, and free to
+// outlive us, as the program that `lockstep record` starts may. Workers, which may not and which
+// write to a file, are runtime/launch/process.h's.
 #pragma once
 
 #include <sys/types.h>

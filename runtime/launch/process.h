@@ -1,4 +1,4 @@
-// Process: a child process that cannot outlive us.
+// Process: a child process that cannot outlive us. (Users' own programs are cli/child_process.h's.)
 //
 // The kernel kills the child when the thread that spawned it ends, for whatever reason; the
 // destructor kills and reaps a child that still runs. A process inside a driver may not die of

@@ -19,6 +19,7 @@
 #include "reports/html/page.h"
 #include "reports/table.h"
 #include "sim/machine/simulated_job.h"
+#include "sim/multimodal/modality_run.h"
 
 namespace lockstep::reports {
 namespace {

@@ -5,8 +5,7 @@
 // each comes, a rank without items makes no such call, and the others wait in theirs. Where the
 // LLM's ranks meet in every micro-batch, too, or two encoders gather, it is enough that a rank has
 // its items in another micro-batch than the others. Whether that happens in a step follows from the
-// drawn counts alone. modality_run() writes one such step as the calls of its ranks; the verifier
-// judges it, in the words of a real hang.
+// drawn counts alone.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,6 @@
 
 #include "base/result.h"
 #include "sim/multimodal/dealt_step.h"
-#include "trace/run.h"
 
 namespace lockstep::sim {
 
@@ -46,7 +44,7 @@ bool order_matters(const MultimodalPlan& plan, std::size_t encoder);
 class DealtBefore {
  public:
   using Steps = std::vector<std::optional<DealtItems>>;
-  // Of plans that deal as this one, by step. Null: there is none. They stay where they are.
+  // The steps of a plan that deals as this one does; null: none is kept. They stay where they are.
   const Steps* find(const MultimodalPlan& plan) const;
   Steps& add(const MultimodalPlan& plan);  // or those that there are
 
@@ -83,11 +81,5 @@ class ModalityChecks {
   Result<const Dealt*> dealt(const MultimodalPlan& plan, std::int64_t steps);
   std::vector<Dealt> kept_;  // the one that was used last is at the end
 };
-
-// The calls of the encoder's ranks in step divergence.first: what each gathers and sums; if their
-// order matters, with those of the LLM and of other encoders. At most kMaxRanksShown ranks: those
-// that differ, and others.
-inline constexpr std::size_t kMaxRanksShown = 64;
-Result<trace::Run> modality_run(const MultimodalPlan& plan, const ModalityDivergence& divergence);
 
 }  // namespace lockstep::sim

@@ -91,8 +91,6 @@ Error refusal(std::string_view text, std::string why, const UnitKind& kind) {
               std::string(kind.example) + "; units: " + unit_names(kind)};
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // digits · 10^-decimals, exactly.
 struct Decimal {
   std::int64_t digits = 0;

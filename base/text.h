@@ -18,6 +18,10 @@ inline bool contains_text(std::string_view text, std::string_view part) {
   return text.find(part) != kNpos;
 }
 
+// Of ASCII, in any locale.
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 // `text` without the blanks and tabs at both ends.
 std::string_view trimmed(std::string_view text);
 
@@ -27,7 +31,7 @@ std::string_view take_until(std::string_view& rest, char end);
 
 // The parts between each `between`: three of "a,,b", one of "".
 std::vector<std::string_view> split(std::string_view text, char between);
-// Of a string that is gone before its parts are used.
+// Deleted: the string would be gone before its parts are used.
 std::vector<std::string_view> split(std::same_as<std::string> auto&& text, char between) = delete;
 
 // Levenshtein distance; O(|a|·|b|).

@@ -6,7 +6,7 @@
 namespace lockstep::trace {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Op>, 12> kOps = {{
+constexpr std::array<std::pair<std::string_view, Op>, 12> kNcclOps = {{
     {"AllReduce", Op::all_reduce},
     {"Broadcast", Op::broadcast},
     {"Bcast", Op::broadcast},
@@ -29,9 +29,9 @@ std::int64_t times(std::int64_t count, std::int64_t nranks) {
 }  // namespace
 
 std::optional<Op> nccl_op(std::string_view name) {
-  const auto* const found =
-      std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == name; });
-  return found == kOps.end() ? std::nullopt : std::optional(found->second);
+  const auto* const found = std::find_if(kNcclOps.begin(), kNcclOps.end(),
+                                         [&](const auto& row) { return row.first == name; });
+  return found == kNcclOps.end() ? std::nullopt : std::optional(found->second);
 }
 
 NcclElements nccl_elements(Op op, std::int64_t count, std::int64_t nranks) {

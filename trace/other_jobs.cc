@@ -46,7 +46,6 @@ std::string name_without_rank(const Piece& piece) {
   const fs::path path(piece.name);
   std::string name = path.filename().string();
   const std::int32_t rank = piece.traces[0].rank.value;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   std::optional<std::pair<std::size_t, std::size_t>> found;
   for (std::size_t begin = 0; begin < name.size(); ++begin) {
     if (!is_digit(name[begin])) continue;

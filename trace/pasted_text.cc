@@ -75,8 +75,6 @@ std::string_view without_quotes(std::string_view line) {
   return line;
 }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
 // "**RuntimeError: x**": bold in a thread. Rows of asterisks are none.
 bool is_bold(std::string_view line) {
   constexpr std::string_view kBold = "**";

@@ -21,13 +21,12 @@ Error cannot_be_used(const RankTrace& trace, Rank rank, const std::string& why) 
 
 // The name with the number `from` replaced by `to`: "replica3.back" is "replica17.back" in copy 17.
 std::string renumbered(const std::string& name, std::int32_t from, std::int32_t to) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (auto first = std::find_if(name.begin(), name.end(), digit); first != name.end();) {
-    const auto last = std::find_if_not(first, name.end(), digit);
+  for (auto first = std::find_if(name.begin(), name.end(), is_digit); first != name.end();) {
+    const auto last = std::find_if_not(first, name.end(), is_digit);
     if (std::string(first, last) == std::to_string(from))
       return fmt::format("{}{}{}", std::string(name.begin(), first), to,
                          std::string(last, name.end()));
-    first = std::find_if(last, name.end(), digit);
+    first = std::find_if(last, name.end(), is_digit);
   }
   return name;
 }

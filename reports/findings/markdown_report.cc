@@ -158,11 +158,8 @@ class MarkdownWriter {
 };
 
 bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         static_cast<unsigned char>(c) >= 0x80;
+  return is_letter(c) || is_digit(c) || static_cast<unsigned char>(c) >= 0x80;
 }
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Whether text[i] means nothing to CommonMark, HTML and GitHub where it stands. What is not listed
 // here has a meaning somewhere.

@@ -22,21 +22,21 @@ struct TypeRow {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr std::array<TypeRow, 10> kTypes = {{{StoredType::F64, "F64", 8},
-                                             {StoredType::F32, "F32", 4},
-                                             {StoredType::F16, "F16", 2},
-                                             {StoredType::BF16, "BF16", 2},
-                                             {StoredType::I64, "I64", 8},
-                                             {StoredType::I32, "I32", 4},
-                                             {StoredType::I16, "I16", 2},
-                                             {StoredType::I8, "I8", 1},
-                                             {StoredType::U8, "U8", 1},
-                                             {StoredType::BOOL, "BOOL", 1}}};
+constexpr std::array<TypeRow, 10> kStoredTypes = {{{StoredType::F64, "F64", 8},
+                                                   {StoredType::F32, "F32", 4},
+                                                   {StoredType::F16, "F16", 2},
+                                                   {StoredType::BF16, "BF16", 2},
+                                                   {StoredType::I64, "I64", 8},
+                                                   {StoredType::I32, "I32", 4},
+                                                   {StoredType::I16, "I16", 2},
+                                                   {StoredType::I8, "I8", 1},
+                                                   {StoredType::U8, "U8", 1},
+                                                   {StoredType::BOOL, "BOOL", 1}}};
 
-const TypeRow& row_of(StoredType type) { return kTypes[static_cast<std::size_t>(type)]; }
+const TypeRow& row_of(StoredType type) { return kStoredTypes[static_cast<std::size_t>(type)]; }
 
 std::optional<StoredType> stored_type_named(std::string_view name) {
-  for (const TypeRow& row : kTypes) {
+  for (const TypeRow& row : kStoredTypes) {
     if (row.name == name) return row.type;
   }
   return std::nullopt;

@@ -16,7 +16,7 @@ namespace {
 constexpr double kMebibyte = 1024.0 * 1024.0;
 constexpr int kMaxItems = 4096;  // as the scenario's schema allows
 
-constexpr const char* kExamples =
+constexpr const char* kBatchSizeExamples =
     R"(Trains a few steps of the scenario as a job of one rank, each try in a process
 of its own: doubling the batch until one does not fit, then bisecting.
 
@@ -48,7 +48,7 @@ std::string in_words(const ProbeResult& result) {
 
 BatchSizeCommand::BatchSizeCommand(CLI::App& app)
     : command_(app.add_subcommand("batch-size", "find the largest batch that fits into memory")) {
-  command_->footer(kExamples);
+  command_->footer(kBatchSizeExamples);
   command_->add_option("SCENARIO", scenario_, "scenario file (YAML)")->required();
   command_
       ->add_option("--limit-mb", limit_mb_,

@@ -22,12 +22,12 @@
 namespace lockstep::runtime {
 namespace {
 
-// Exit statuses, as kExamples documents them.
+// Exit statuses, as kDataExamples documents them.
 constexpr int kFine = 0;
 constexpr int kFound = 1;
 constexpr int kBad = 2;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kDataExamples = R"(Examples:
   what is in a data set, and which items cannot be read:
     lockstep-worker data check train/ --vocab vocab.txt
     lockstep-worker data check 'shards/train-{000..007}.tar'
@@ -166,7 +166,7 @@ int DataCommands::Options::run_image() const {
 DataCommands::DataCommands(CLI::App& app) : options_(std::make_unique<Options>()) {
   Options& o = *options_;
   command_ = app.add_subcommand("data", "look at data sets and at their preprocessing");
-  command_->footer(kExamples);
+  command_->footer(kDataExamples);
   command_->require_subcommand(1);
 
   o.check = command_->add_subcommand("check", "read all items; say which cannot be used");
@@ -209,7 +209,7 @@ DataCommands::DataCommands(CLI::App& app) : options_(std::make_unique<Options>()
   o.shapes->add_option("--text-only", o.files.text_only, "share without a picture, 0 to 1")
       ->capture_default_str();
   for (CLI::App* command : {o.check, o.tokenize, o.sampler, o.image, o.shapes}) {
-    command->footer(kExamples);
+    command->footer(kDataExamples);
   }
 }
 

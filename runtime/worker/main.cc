@@ -20,7 +20,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kTrainExamples = R"(Examples:
   two ranks by hand, in two shells or with &:
     lockstep-worker train job.yaml --rank 0 --world-size 2 --store s --trace out
     lockstep-worker train job.yaml --rank 1 --world-size 2 --store s --trace out
@@ -120,7 +120,7 @@ struct TrainOptions {
 
 void add_train(CLI::App& app, TrainOptions& options) {
   CLI::App* command = app.add_subcommand("train", "train one rank");
-  command->footer(kExamples);
+  command->footer(kTrainExamples);
   command->add_option("SCENARIO", options.scenario, "scenario file (YAML)")->required();
   CLI::Option* const rank = command->add_option("--rank", options.launch.rank,
                                                 "this rank, from 0; default: the launcher's");
@@ -173,7 +173,7 @@ CLI::App* add_draws(CLI::App& app, std::string& scenario) {
 
 int run(int argc, char** argv) {
   CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
-  app.footer(kExamples);
+  app.footer(kTrainExamples);
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   TrainOptions training;

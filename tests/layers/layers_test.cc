@@ -144,32 +144,77 @@ std::vector<std::string> violations(const std::string& path, const std::string& 
   return out;
 }
 
+// A text with the layout that clang-format gives: namespaces, and what is defined in them, begin in
+// the first column. Calls visit(line, namespaces) for each line that does, with the namespaces that
+// enclose it; "" is an anonymous one.
+template <class Visit>
+void visit_definitions(const std::string& text, Visit&& visit) {
+  static const std::regex kOpened(R"(^namespace ?([A-Za-z_0-9:]*) \{)");
+  std::vector<std::string> namespaces;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || std::string_view(" #/").find(line.front()) != std::string_view::npos)
+      continue;
+    std::smatch match;
+    if (line.starts_with("namespace") && std::regex_search(line, match, kOpened)) {
+      namespaces.push_back(match[1]);
+    } else if (line.starts_with("}")) {
+      if (line.starts_with("}  // namespace") && !namespaces.empty()) namespaces.pop_back();
+    } else {
+      visit(line, namespaces);
+    }
+  }
+}
+
 bool contains_anonymous(const std::vector<std::string>& namespaces) {
   return std::find(namespaces.begin(), namespaces.end(), "") != namespaces.end();
 }
 
-// The types that `text` defines at the level of a named namespace, each with its namespaces:
-// "lockstep::verify::Context". What is in an anonymous one belongs to its file. Relies on the
-// layout that clang-format gives: namespaces and their types begin in the first column.
-std::vector<std::string> types_defined(const std::string& text) {
-  static const std::regex kOpened(R"(^namespace ?([A-Za-z_0-9:]*) \{)");
+// "lockstep::verify::" of the named ones.
+std::string prefix_of(const std::vector<std::string>& namespaces) {
+  std::string out;
+  for (const std::string& space : namespaces)
+    if (!space.empty()) out += space + "::";
+  return out;
+}
+
+// The type that the line begins to define; empty: none.
+std::string type_defined(const std::string& line) {
   static const std::regex kType(
       R"(^(?:struct|class|enum class|enum|union) ([A-Za-z_0-9]+)(?: final)?(?: [:{].*)?$)");
+  std::smatch match;
+  return std::regex_match(line, match, kType) ? std::string(match[1]) : std::string();
+}
+
+// The types that `text` defines at the level of a named namespace, each with its namespaces:
+// "lockstep::verify::Context". What is in an anonymous one belongs to its file.
+std::vector<std::string> types_defined(const std::string& text) {
   std::vector<std::string> out;
-  std::vector<std::string> namespaces;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  visit_definitions(text, [&](const std::string& line, const std::vector<std::string>& namespaces) {
+    const std::string type = contains_anonymous(namespaces) ? "" : type_defined(line);
+    if (!type.empty()) out.push_back(prefix_of(namespaces) + type);
+  });
+  return out;
+}
+
+// What `text` defines in anonymous namespaces: types, constants, and functions with the first line
+// of their parameters, because names may be overloaded.
+std::vector<std::string> hidden_names(const std::string& text) {
+  static const std::regex kConstant(
+      R"(^(?:constexpr|const) [^(=]*?([A-Za-z_0-9]+)(?:\[[^\]]*\])? ?[={].*)");
+  static const std::regex kFunction(R"(^[A-Za-z_][^()=;]*?([A-Za-z_0-9]+\([^{;]*).*)");
+  std::vector<std::string> out;
+  visit_definitions(text, [&](const std::string& line, const std::vector<std::string>& namespaces) {
+    if (!contains_anonymous(namespaces) || line.starts_with("using") ||
+        line.starts_with("template") || line.starts_with("static_assert"))
+      return;
     std::smatch match;
-    if (std::regex_search(line, match, kOpened)) {
-      namespaces.push_back(match[1]);
-    } else if (line.starts_with("}  // namespace") && !namespaces.empty()) {
-      namespaces.pop_back();
-    } else if (std::regex_match(line, match, kType) && !contains_anonymous(namespaces)) {
-      std::string name;
-      for (const std::string& space : namespaces) name += space + "::";
-      out.push_back(name + std::string(match[1]));
-    }
-  }
+    std::string name = type_defined(line);
+    if (name.empty() &&
+        (std::regex_match(line, match, kConstant) || std::regex_match(line, match, kFunction)))
+      name = match[1];
+    if (!name.empty()) out.push_back(prefix_of(namespaces) + name);
+  });
   return out;
 }
 
@@ -217,6 +262,23 @@ TEST(Layers, NoTypeIsDefinedTwiceInOneNamespace) {
   EXPECT_GT(defined.size(), 500U) << "the types were not found";
 }
 
+// Quick builds compile files of one library as one, and which ones changes with every new file. So
+// names that are hidden in two files of a layer clash sooner or later, in an unrelated change.
+TEST(Layers, NoNameIsHiddenInTwoFilesOfALayer) {
+  std::map<std::string, std::string> defined;
+  for (const std::string& path : all_sources()) {
+    // The libraries that NCCL loads are of a few files each, and are compiled apart.
+    if (path.ends_with(".h") || path.starts_with("runtime/record/")) continue;
+    for (const std::string& name : hidden_names(read(fs::path(LOCKSTEP_SOURCE_DIR) / path))) {
+      const auto [first, added] =
+          defined.emplace(std::string(layer_of(path)->folder) + ' ' + name, path);
+      EXPECT_TRUE(added || first->second == path)
+          << name << " is hidden in " << first->second << " and in " << path;
+    }
+  }
+  EXPECT_GT(defined.size(), 2000U) << "the names were not found";
+}
+
 TEST(Layers, EveryFolderOfTheRuntimeIsALayer) {
   const fs::path root = LOCKSTEP_SOURCE_DIR;
   for (const fs::directory_entry& entry : fs::directory_iterator(root / "runtime")) {
@@ -241,6 +303,17 @@ TEST(LayersCheck, FindsTheTypesOfNamedNamespaces) {
                           "namespace {\nstruct Hidden {\n}  // namespace\n"
                           "}  // namespace a::b\n"),
             (std::vector<std::string>{"a::b::One", "a::b::Two", "a::b::Three"}));
+}
+
+TEST(LayersCheck, FindsWhatIsHidden) {
+  EXPECT_EQ(
+      hidden_names("namespace a {\nstruct One {\n};\nnamespace {\n"
+                   "constexpr std::array<int, 2> kTwo = {1, 2};\nstruct Three {\n  int x = 1;\n"
+                   "bool four(int x) { return x; }\nbool four(const std::string& x,\n"
+                   "          int y) {\nusing Six = int;\nconst int kFive[] = {1};\n"
+                   "}  // namespace\nvoid seven() {}\n}  // namespace a\n"),
+      (std::vector<std::string>{"a::kTwo", "a::Three", "a::four(int x) ",
+                                "a::four(const std::string& x,", "a::kFive"}));
 }
 
 TEST(LayersCheck, AcceptsWhatIsAllowed) {

@@ -27,11 +27,9 @@ bool looks_like_exception(std::string_view line) {
   constexpr std::size_t kLongestType = 128;
   if (type.empty() || type.size() > kLongestType) return false;
   if (end != kNpos && end + 1 < line.size() && line[end + 1] != ' ') return false;
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  return (letter(type.front()) || type.front() == '_') &&
-         std::all_of(type.begin(), type.end(), [&](char c) {
-           return letter(c) || c == '_' || c == '.' || (c >= '0' && c <= '9');
-         });
+  return (is_letter(type.front()) || type.front() == '_') &&
+         std::all_of(type.begin(), type.end(),
+                     [](char c) { return is_letter(c) || c == '_' || c == '.' || is_digit(c); });
 }
 
 bool is_indented(std::string_view line) { return line.starts_with(' ') || line.starts_with('\t'); }

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::string_view kDockerLog = R"({"log":")";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // The end of "[31m" of a colour; the size of the text where it does not end.
 std::size_t end_of_escape(std::string_view text, std::size_t at) {
   if (at + 1 >= text.size() || text[at + 1] != '[') return at + 1;
@@ -125,8 +123,7 @@ std::optional<LabelledLine> parse_rank_in_brackets(std::string_view line) {
 std::optional<LabelledLine> parse_host_label(std::string_view line, char end) {
   constexpr std::size_t kLongest = 64;
   const auto of_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-' ||
-           c == '.' || c == '_';
+    return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_';
   };
   const auto stop = std::find_if_not(line.begin(), line.end(), of_name);
   const std::string_view name = line.substr(0, static_cast<std::size_t>(stop - line.begin()));

@@ -10,7 +10,6 @@ namespace lockstep::trace {
 namespace {
 
 bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // One past the string whose opening quote is text[at].
 std::size_t string_end(std::string_view text, std::size_t at) {

@@ -14,7 +14,7 @@ namespace lockstep::trace {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Op>, 38> kOps = {{
+constexpr std::array<std::pair<std::string_view, Op>, 38> kTorchOps = {{
     {"allreduce", Op::all_reduce},
     {"all_reduce", Op::all_reduce},
     {"allreduce_sparse", Op::all_reduce},
@@ -92,9 +92,9 @@ std::optional<Op> op_from_torch(std::string_view name) {
   }
   constexpr std::string_view kCoalesced = "_coalesced";
   if (text.ends_with(kCoalesced)) text.resize(text.size() - kCoalesced.size());
-  const auto* const found =
-      std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == text; });
-  return found == kOps.end() ? std::nullopt : std::optional(found->second);
+  const auto* const found = std::find_if(kTorchOps.begin(), kTorchOps.end(),
+                                         [&](const auto& row) { return row.first == text; });
+  return found == kTorchOps.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string dtype_from_torch(std::string_view name) {
@@ -116,7 +116,7 @@ constexpr std::array<std::string_view, kRows> names_in(const std::array<Row, kRo
 }  // namespace
 
 std::span<const std::string_view> torch_operations() {
-  static constexpr auto kNames = names_in(kOps);
+  static constexpr auto kNames = names_in(kTorchOps);
   return kNames;
 }
 

@@ -100,7 +100,7 @@ std::vector<Candidate> candidates_in(const Context& context,
 
 // The number of calls of the kind that a rank issued in its current round, in the one before, and
 // in the one before that.
-struct Rounds {
+struct LastRounds {
   // Nothing: the round's beginning was not recorded.
   std::optional<std::size_t> current, last, before_last;
 
@@ -128,7 +128,7 @@ class Judge {
     bool broke_habit = true;
     for (const std::uint32_t r : candidate_.deviants) {
       const trace::RankTrace& trace = context_.run.ranks[r];
-      const Rounds own = rounds_of(r);
+      const LastRounds own = rounds_of(r);
       if (trace.damaged_count > 0 || trace.open_ended || !own.current) return std::nullopt;
       most = std::max(most, *own.current);
       broke_habit = broke_habit && own.is_shorter();
@@ -139,7 +139,7 @@ class Judge {
     for (const std::uint32_t r : there) {
       if (std::binary_search(candidate_.deviants.begin(), candidate_.deviants.end(), r)) continue;
       if (!is_sister(r)) continue;
-      const Rounds own = rounds_of(r);
+      const LastRounds own = rounds_of(r);
       if (own.current && *own.current > most)
         in_order.push_back(r);
       else
@@ -173,10 +173,10 @@ class Judge {
   }
 
   // Counts backwards from the rank's current call. A call like the current one begins a round.
-  Rounds rounds_of(std::uint32_t rank) const {
+  LastRounds rounds_of(std::uint32_t rank) const {
     const trace::RankTrace& trace = context_.run.ranks[rank];
     const std::uint32_t now = context_.where.positions[rank].waiting_in();
-    Rounds out;
+    LastRounds out;
     std::size_t count = 0;
     for (std::uint32_t c = now; c-- > 0;) {
       const trace::Call& call = trace.calls[c];

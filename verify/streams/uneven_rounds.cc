@@ -65,7 +65,7 @@ RoundEnds find_round_ends(const trace::Run& run, const std::vector<GroupStreams>
 
 // How many calls of the group one member made in each round. The last round is the first one that
 // not all members are known to have ended: there, a member may still make more.
-struct Rounds {
+struct RoundsOfMember {
   std::vector<std::size_t> calls;
   bool ended_last = false;
 
@@ -75,9 +75,10 @@ struct Rounds {
   }
 };
 
-std::vector<Rounds> count_rounds(const std::vector<Stream>& streams, const RoundEnds& ends) {
+std::vector<RoundsOfMember> count_rounds(const std::vector<Stream>& streams,
+                                         const RoundEnds& ends) {
   const std::size_t ended_by_all = common_length(ends);
-  std::vector<Rounds> out(ends.size());
+  std::vector<RoundsOfMember> out(ends.size());
   for (std::size_t m = 0; m < ends.size(); ++m) {
     const std::vector<std::uint32_t>& calls = streams[m].calls;
     auto from = calls.begin();
@@ -104,7 +105,7 @@ struct Uneven {
 
 // The members by what they made in a round, of which `usual` is the usual number. In the last
 // round, those that have not ended it and made fewer may still make the rest.
-std::optional<Uneven> divide(const std::vector<Rounds>& members, std::size_t round,
+std::optional<Uneven> divide(const std::vector<RoundsOfMember>& members, std::size_t round,
                              std::size_t usual) {
   Uneven out{round, usual, usual, {}, {}};
   for (std::size_t m = 0; m < members.size(); ++m) {
@@ -124,7 +125,8 @@ std::optional<Uneven> divide(const std::vector<Rounds>& members, std::size_t rou
   return out;
 }
 
-std::optional<Uneven> find_uneven(const std::vector<Rounds>& members, std::size_t first_round) {
+std::optional<Uneven> find_uneven(const std::vector<RoundsOfMember>& members,
+                                  std::size_t first_round) {
   constexpr std::size_t kMinRounds = 2;  // rounds that show what is usual
   const std::size_t last = members[0].calls.size() - 1;
   std::optional<std::size_t> uneven;
@@ -132,8 +134,9 @@ std::optional<Uneven> find_uneven(const std::vector<Rounds>& members, std::size_
   std::size_t others = 0;
   for (std::size_t k = first_round; k < last; ++k) {
     const std::size_t of_first = members[0].calls[k];
-    const bool is_even = std::all_of(members.begin(), members.end(),
-                                     [&](const Rounds& m) { return m.calls[k] == of_first; });
+    const bool is_even = std::all_of(members.begin(), members.end(), [&](const RoundsOfMember& m) {
+      return m.calls[k] == of_first;
+    });
     if (is_even && of_first > 0) {  // not every round has such calls
       ++others;
       of_others.insert(of_first);
@@ -161,7 +164,7 @@ std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
   if (!own.comparable || own.streams.size() < 2) return std::nullopt;
   const RoundEnds ends = find_round_ends(run, groups, group, agreement);
   if (ends.empty()) return std::nullopt;
-  const std::vector<Rounds> members = count_rounds(own.streams, ends);
+  const std::vector<RoundsOfMember> members = count_rounds(own.streams, ends);
   // Where recordings begin in mid-run, the first round may lack calls.
   const bool whole = std::all_of(own.streams.begin(), own.streams.end(), [&](const Stream& s) {
     return is_known_from_its_start(run.ranks[s.rank_index]);

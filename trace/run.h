@@ -49,12 +49,26 @@ struct RankNote {
   Kind kind{};
   Rank rank{kNone};          // kNone: unknown, or only the process is known
   std::int64_t pid = kNone;  // of the process, where the source names it
-  std::string text;          // as in the source, at most kLongest bytes; not yet printable()
-  Location location;         // in which file, and on which line
+  std::string text = {};     // as in the source, at most kLongest bytes; not yet printable()
+  Location location = {};    // in which file, and on which line
   std::string host = {};     // where the process runs; empty: the source does not tell
   std::int32_t gpu = kNone;  // as RankTrace::gpu
-  bool creates_group =
-      false;  // stack: it is inside torch.distributed's creation of a process group
+
+  // What the source says, where notes of a kind may say different things, and the part of `text`
+  // that is its content. Sources set both, so that nobody has to decide by the words of `text`.
+  enum class Says : std::uint8_t {
+    only_its_text,
+    where_it_was,     // stack: its process was in `content`
+    where_it_called,  // stack: it made the call that failed in `content`
+    failed_first,     // ended: torchrun saw it fail before all others of its node, at `content`
+    gives_no_answer,  // ras: its process is considered dead, or does not answer
+    did_not_join,     // analysis: a call in which others were; `content`: "did not join all_reduce"
+  };
+  Says says = Says::only_its_text;
+  std::string content = {};  // at most kLongest bytes; not yet printable()
+
+  // stack: it is inside torch.distributed's creation of a process group.
+  bool creates_group = false;
 
   // exception, without a rank: much output follows, so that it may have been caught.
   bool output_follows = false;

@@ -1,6 +1,7 @@
 #include "verify/advice.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -10,21 +11,21 @@
 
 namespace lockstep::verify {
 
+namespace {
+
 bool mentions_any(std::string_view text, std::initializer_list<std::string_view> signs) {
   return std::any_of(signs.begin(), signs.end(),
                      [&](std::string_view sign) { return contains_text(text, sign); });
 }
 
-bool is_unreachable(std::string_view text) {
-  return mentions_any(text, {"No route to host", "etwork is unreachable", "onnection timed out"});
-}
+}  // namespace
 
 std::string peer_in(std::string_view text) {
   std::string_view peer;
   for (const std::string_view before :
        {std::string_view("remote peer "), std::string_view("recv from "),
         std::string_view("send to "), std::string_view("Connect to "),
-        std::string_view("from peer "), kStoreAddress}) {
+        std::string_view("from peer "), std::string_view("to connect to (")}) {
     peer = trace::word_after(text, before);
     if (!peer.empty()) break;
   }
@@ -35,8 +36,7 @@ std::string peer_in(std::string_view text) {
   }
   peer = peer.substr(0, peer.find('<'));
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
+    return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
   };
   const bool usable = !peer.empty() && !peer.starts_with('-') && peer != "localhost" &&
                       !peer.starts_with("127.") && peer.size() <= 64 &&

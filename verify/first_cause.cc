@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -17,7 +16,7 @@
 #include "base/quantities.h"
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
-#include "trace/evidence/note_words.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/formats/log_lines.h"
 #include "trace/run.h"
 #include "verify/advice.h"
@@ -27,31 +26,10 @@ namespace lockstep::verify {
 
 namespace {
 
+using trace::PeerFailure;
 using trace::RankNote;
 using NoteKind = RankNote::Kind;
-
-constexpr std::string_view kUniqueId = "setting up NCCL communicator and retr";
-constexpr std::string_view kStoreBarrier = "store based barrier";
-constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
-constexpr std::string_view kClients = "waiting for clients";
-constexpr std::string_view kStoreLost = "flag on TCPStore";
-constexpr std::string_view kRendezvous = "elastic.rendezvous.api.Rendezvous";
-constexpr std::string_view kMismatch = "Detected mismatch between collectives";
-constexpr std::string_view kRemoteRank = "remote rank:";  // of HCCL
-
-// Exceptions that only say that NCCL failed; its own warnings say why.
-bool only_says_nccl_failed(std::string_view text) {
-  return mentions_any(
-      text, {"unhandled cuda error", "unhandled system error", "internal error - please report",
-             "ncclInternalError", "ncclUnhandledCudaError", "NCCL Error "});
-}
-
-// NCCL's warnings that are no consequence of another process' end.
-bool is_own_warning(std::string_view text) {
-  return mentions_any(
-      text, {"Cuda failure", "CUDA calloc", "Got completion", "async event", "Duplicate GPU",
-             "ismatch", "no socket interface", "No space left on device"});
-}
+using Says = RankNote::Says;
 
 // In the order in which they explain the others.
 enum class Weight : std::uint8_t {
@@ -74,6 +52,31 @@ enum class Weight : std::uint8_t {
   stack,
 };
 
+std::optional<Weight> weight_of(PeerFailure failure) {
+  switch (failure) {
+    case PeerFailure::child_failed:
+      return std::nullopt;
+    case PeerFailure::call_timed_out:
+      return Weight::timeout;
+    case PeerFailure::calls_differ:
+      return Weight::mismatch;
+    case PeerFailure::barrier_not_met:
+    case PeerFailure::store_not_reached:
+    case PeerFailure::nodes_not_met:
+    case PeerFailure::hccl_peer_missing:
+    case PeerFailure::group_not_met:
+    case PeerFailure::ranks_not_met:
+      return Weight::waits_for;
+    case PeerFailure::store_lost:
+      return Weight::store_lost;
+    case PeerFailure::told_to_end:
+    case PeerFailure::peer_unreachable:
+    case PeerFailure::connection_lost:
+      return Weight::lost;
+  }
+  return std::nullopt;
+}
+
 std::optional<Weight> weight_of(const RankNote& note) {
   switch (note.kind) {
     case NoteKind::gpu_fault:
@@ -81,34 +84,27 @@ std::optional<Weight> weight_of(const RankNote& note) {
     case NoteKind::exception:
       if (trace::mentions_hardware(note.text)) return Weight::hardware;
       if (note.output_follows) return Weight::may_be_caught;
-      return only_says_nccl_failed(note.text) ? Weight::nccl_fails : Weight::own_end;
+      return trace::only_says_nccl_failed(note.text) ? Weight::nccl_fails : Weight::own_end;
     case NoteKind::out_of_memory:
     case NoteKind::crashed:
       return Weight::own_end;
     case NoteKind::killed:
       return Weight::killed;
     case NoteKind::nccl_warning:
-      return is_own_warning(note.text) ? Weight::warning : Weight::lost;
+      return trace::is_failure_of_its_own(note.text) ? Weight::warning : Weight::lost;
     case NoteKind::peer_lost:
-      if (contains_text(note.text, "ChildFailedError")) return std::nullopt;  // of the launcher
-      if (contains_text(note.text, "Watchdog caught")) return Weight::timeout;
-      if (contains_text(note.text, kMismatch)) return Weight::mismatch;
-      if (mentions_any(note.text, {kUniqueId, kStoreBarrier, kMonitored, kClients, kStoreAddress,
-                                   kRendezvous, kRemoteRank}))
-        return Weight::waits_for;
-      return contains_text(note.text, kStoreLost) ? Weight::store_lost : Weight::lost;
+      return weight_of(trace::peer_failure_in(note.text));
     case NoteKind::watchdog:
       return Weight::timeout;
     case NoteKind::ended:
-      return note.text.starts_with(trace::kFirstFailure) ? Weight::ended_first : Weight::ended;
+      return note.says == Says::failed_first ? Weight::ended_first : Weight::ended;
     case NoteKind::analysis:
       return Weight::did_not_join;
     case NoteKind::ras:
-      if (mentions_any(note.text, {trace::kConsideredDead, trace::kDoesNotAnswer}))
-        return Weight::gone;
+      if (note.says == Says::gives_no_answer) return Weight::gone;
       return note.calls_behind > 0 ? std::optional(Weight::behind) : std::nullopt;
     case NoteKind::stack:
-      return note.text.starts_with(trace::kWasIn) ? std::optional(Weight::stack) : std::nullopt;
+      return note.says == Says::where_it_was ? std::optional(Weight::stack) : std::nullopt;
     case NoteKind::caught:
     case NoteKind::gpu_warning:
     case NoteKind::calls:
@@ -121,22 +117,21 @@ std::optional<Weight> weight_of(const RankNote& note) {
 // What decides between notes of one weight: when torchrun saw the first failure of its node, how
 // far a rank is behind (the farthest first).
 std::pair<std::string_view, std::int64_t> order_in(const RankNote& note, Weight weight) {
-  if (weight == Weight::ended_first) {
-    const std::size_t at = note.text.rfind(" at ");
-    if (at != std::string::npos) return {std::string_view(note.text).substr(at), 0};
-  }
+  if (weight == Weight::ended_first) return {note.content, 0};
   // A watchdog that is stuck itself says less than one that names the call.
-  if (weight == Weight::timeout) return {"", contains_text(note.text, "OpType=") ? 0 : 1};
+  if (weight == Weight::timeout)
+    return {"", trace::timed_out_call_in(note.text).operation.empty() ? 1 : 0};
   if (weight == Weight::behind) return {"", -note.calls_behind};
   return {"", 0};
 }
 
-std::string shown(const RankNote& note) {
+std::string shown(std::string_view text, const Location& location) {
   constexpr std::size_t kShown = 200;
-  std::string out = printable(std::string_view(note.text).substr(0, kShown));
-  if (note.text.size() > kShown) out += " …";
-  return fmt::format("{} ({})", out, printable(note.location.str()));
+  return fmt::format("{}{} ({})", printable(text.substr(0, kShown)),
+                     text.size() > kShown ? " …" : "", printable(location.str()));
 }
+
+std::string shown(const RankNote& note) { return shown(note.text, note.location); }
 
 // The ranks that notes of a kind are about; sorted.
 template <class IsOfKind>
@@ -153,14 +148,13 @@ std::vector<trace::Rank> ranks_that(const trace::Run& run, IsOfKind&& is_of_kind
 // few others are known to be there, these are named.
 std::string describe_timeout(const trace::Run& run, const std::vector<trace::Rank>& missing,
                              const RankNote& note) {
-  const auto call_of = [](std::string_view text) {
-    return std::pair(trace::number_after(text, "SeqNum="), trace::word_after(text, "OpType="));
-  };
-  const auto own = call_of(note.text);
+  const trace::TimedOutCall call = trace::timed_out_call_in(note.text);
   const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
-    return other.kind == NoteKind::watchdog && call_of(other.text) == own;
+    if (other.kind != NoteKind::watchdog) return false;
+    const trace::TimedOutCall its = trace::timed_out_call_in(other.text);
+    return its.seq == call.seq && its.operation == call.operation;
   });
-  if (own.second.empty()) return fmt::format("{}: {}", describe_subject(note), shown(note));
+  if (call.operation.empty()) return fmt::format("{}: {}", describe_subject(note), shown(note));
   std::vector<trace::Rank> silent;
   std::set_difference(missing.begin(), missing.end(), ranks.begin(), ranks.end(),
                       std::back_inserter(silent));
@@ -176,19 +170,15 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
           ? "the log names no other: another one did not come, or a device or the network is stuck"
           : "the log does not show who did not come";
   // Where one of them made the call, if its watchdog says so.
-  constexpr std::string_view kMadeIn = trace::kMadeFailedCallIn;
   const auto made = std::find_if(run.notes.begin(), run.notes.end(), [&](const RankNote& other) {
-    return other.kind == NoteKind::stack && other.text.starts_with(kMadeIn) &&
+    return other.says == Says::where_it_called &&
            std::find(ranks.begin(), ranks.end(), other.rank) != ranks.end();
   });
   return fmt::format(
       "{} gave up waiting in {}{}{}; {}",
       note.rank.value == trace::kNone ? describe_subject(note) : describe_ranks(ranks),
-      printable(own.second), own.first ? fmt::format(" (call {})", *own.first) : "",
-      made == run.notes.end()
-          ? ""
-          : fmt::format(", made in {}",
-                        printable(std::string_view(made->text).substr(kMadeIn.size()))),
+      printable(call.operation), call.seq ? fmt::format(" (call {})", *call.seq) : "",
+      made == run.notes.end() ? "" : fmt::format(", made in {}", printable(made->content)),
       who_is_not);
 }
 
@@ -196,8 +186,7 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
 std::string describe_stacks(const trace::Run& run) {
   std::map<std::string, std::vector<const RankNote*>> places;
   for (const RankNote& note : run.notes) {
-    if (note.kind != NoteKind::stack || !note.text.starts_with(trace::kWasIn)) continue;
-    places[note.text.substr(trace::kWasIn.size())].push_back(&note);
+    if (note.says == Says::where_it_was) places[note.content].push_back(&note);
   }
   const auto who = [](const std::vector<const RankNote*>& notes) {
     std::vector<trace::Rank> ranks;
@@ -223,12 +212,11 @@ std::string describe_stacks(const trace::Run& run) {
   return out;
 }
 
-// "Rank 1 is running collective: …, but Rank 2 is running collective: …".
 std::string describe_mismatch(const RankNote& note) {
-  const auto a = trace::number_after(note.text, "Rank ");
-  const auto b = trace::number_after(note.text, "but Rank ");
-  if (!a || !b) return fmt::format("ranks made different calls: {}", shown(note));
-  return fmt::format("ranks {} and {} made different calls: {}", *a, *b, shown(note));
+  const auto ranks = trace::differing_ranks_in(note.text);
+  if (!ranks) return fmt::format("ranks made different calls: {}", shown(note));
+  return fmt::format("ranks {} and {} made different calls: {}", ranks->one, ranks->other,
+                     shown(note));
 }
 
 // The ranks of the same report of PyTorch's analysis: the missing ones.
@@ -237,61 +225,58 @@ std::string describe_analysis(const trace::Run& run, const RankNote& note) {
   const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
     return other.kind == note.kind && other.text == note.text;
   });
-  constexpr std::string_view kBy = trace::kByTorchfrtrace;
-  std::string text = shown(note);
-  if (text.starts_with(kBy)) text = text.substr(kBy.size());
-  return fmt::format("{}, by torchfrtrace, {}", describe_ranks(ranks), text);
+  return fmt::format("{}, by torchfrtrace, {}", describe_ranks(ranks),
+                     shown(note.content, note.location));
 }
 
-// Rank 0 makes the id by which the others find each other.
-std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
-  // "Rank 3 failed to pass monitoredBarrier in 600000 ms", "Ranks 1, 2 failed to pass …".
-  if (const std::size_t at = note.text.find(kMonitored); at != std::string::npos) {
-    const std::size_t who = note.text.rfind("Rank", at);
-    const std::string others =
-        who == std::string::npos
-            ? std::string("others")
-            : fmt::format("r{}",
-                          trimmed(std::string_view(note.text).substr(who + 1, at - who - 1)));
-    return fmt::format("{} waited in monitored_barrier() for {}, which did not come",
-                       describe_subject(note), printable(others));
+std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerFailure failure) {
+  const std::string who = describe_subject(note);
+  switch (failure) {
+    case PeerFailure::barrier_not_met: {
+      const std::string absent = trace::absent_from_barrier(note.text);
+      return fmt::format("{} waited in monitored_barrier() for {}, which did not come", who,
+                         absent.empty() ? "others" : printable(absent));
+    }
+    case PeerFailure::store_not_reached:
+      return fmt::format(
+          "{} could not reach the store at {}: rank 0, or its launcher, does not serve it there "
+          "({})",
+          who, printable(trace::store_address_in(note.text)), printable(note.location.str()));
+    case PeerFailure::nodes_not_met:
+      return fmt::format("{} waited in vain for the other nodes' launchers: {}", who, shown(note));
+    case PeerFailure::hccl_peer_missing:
+      return fmt::format(
+          "{} waited for rank {} of its group (HCCL), which did not come in time ({})", who,
+          trace::hccl_peer_in(note.text).value_or(0), printable(note.location.str()));
+    case PeerFailure::group_not_met: {
+      const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
+        return other.kind == NoteKind::peer_lost && other.rank.value != trace::kNone &&
+               trace::peer_failure_in(other.text) == failure;
+      });
+      return fmt::format(
+          "{} waited for rank {} of their group, which did not come to the group's first call",
+          ranks.empty() ? who : describe_ranks(ranks), trace::group_root_in(note.text));
+    }
+    default: {
+      const auto started = trace::arrivals_in(note.text);
+      return fmt::format(
+          "{} waited for the other ranks to start{}", who,
+          started ? fmt::format(": {} of {} came", started->came, started->expected) : "");
+    }
   }
-  // "The client socket has timed out after 600s while trying to connect to (10.0.0.1, 29500)."
-  if (const std::size_t at = note.text.find(kStoreAddress); at != std::string::npos) {
-    const std::string_view rest = std::string_view(note.text).substr(at + kStoreAddress.size());
-    return fmt::format(
-        "{} could not reach the store at {}: rank 0, or its launcher, does not "
-        "serve it there ({})",
-        describe_subject(note), printable(rest.substr(0, rest.find(')'))),
-        printable(note.location.str()));
-  }
-  if (contains_text(note.text, kRendezvous))
-    return fmt::format("{} waited in vain for the other nodes' launchers: {}",
-                       describe_subject(note), shown(note));
-  if (const auto peer = trace::number_after(note.text, "remote rank: ["); peer)
-    return fmt::format("{} waited for rank {} of its group (HCCL), which did not come in time ({})",
-                       describe_subject(note), *peer, printable(note.location.str()));
-  if (!contains_text(note.text, kUniqueId)) {
-    auto world = trace::number_after(note.text, "world_size=");
-    auto came = trace::number_after(note.text, "worker_count=");
-    // "waiting for clients. 1/2 clients joined."
-    if (!came) came = trace::number_after(note.text, "clients. ");
-    if (!world && came) world = trace::number_after(note.text, fmt::format("{}/", *came));
-    if (world && came)
-      return fmt::format("{} waited for the other ranks to start: {} of {} came",
-                         describe_subject(note), *came, *world);
-    return fmt::format("{} waited for the other ranks to start", describe_subject(note));
-  }
-  std::vector<trace::Rank> ranks;
-  for (const RankNote& other : run.notes) {
-    const bool same = other.kind == NoteKind::peer_lost && contains_text(other.text, kUniqueId);
-    if (same && other.rank.value != trace::kNone && (ranks.empty() || ranks.back() != other.rank))
-      ranks.push_back(other.rank);
-  }
-  const auto root = trace::number_after(note.text, "ncclUniqueId from [");
+}
+
+std::string describe_lost_peer(const RankNote& note, PeerFailure failure) {
+  const std::string who = describe_subject(note);
+  if (failure == PeerFailure::told_to_end)
+    return fmt::format("{} was told to end: {}", who, shown(note));
+  const std::string peer = peer_in(note.text);
+  if (peer.empty()) return fmt::format("{} lost a peer: {}", who, shown(note));
+  if (failure == PeerFailure::peer_unreachable)
+    return fmt::format("{} cannot reach {}: {}", who, peer, shown(note));
   return fmt::format(
-      "{} waited for rank {} of their group, which did not come to the group's first call",
-      ranks.empty() ? describe_subject(note) : describe_ranks(ranks), root.value_or(0));
+      "{} lost the connection to {}: a process there ended first, or the network failed ({})", who,
+      peer, printable(note.location.str()));
 }
 
 std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& missing,
@@ -306,23 +291,13 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
     case Weight::warning:
       return fmt::format("{}: {}", describe_subject(note), shown(note));
     case Weight::waits_for:
-      return describe_wait_for(run, note);
+      return describe_wait_for(run, note, trace::peer_failure_in(note.text));
     case Weight::store_lost:
       return fmt::format(
           "{} lost the store, so the process that serves it ended first: rank 0, or its launcher",
           describe_subject(note));
-    case Weight::lost: {
-      if (contains_text(note.text, "got signal"))
-        return fmt::format("{} was told to end: {}", describe_subject(note), shown(note));
-      const std::string peer = peer_in(note.text);
-      if (!peer.empty() && is_unreachable(note.text))
-        return fmt::format("{} cannot reach {}: {}", describe_subject(note), peer, shown(note));
-      return peer.empty() ? fmt::format("{} lost a peer: {}", describe_subject(note), shown(note))
-                          : fmt::format(
-                                "{} lost the connection to {}: a process there ended first, or the "
-                                "network failed ({})",
-                                describe_subject(note), peer, printable(note.location.str()));
-    }
+    case Weight::lost:
+      return describe_lost_peer(note, trace::peer_failure_in(note.text));
     case Weight::mismatch:
       return describe_mismatch(note);
     case Weight::did_not_join:
@@ -369,11 +344,9 @@ Advice advice_for(const RankNote& note, Weight weight) {
       return {"NCCL says why with NCCL_DEBUG=INFO in the job's environment",
               "export NCCL_DEBUG=INFO"};
     case Weight::waits_for:
-      if (contains_text(note.text, kStoreAddress)) {
+      if (trace::peer_failure_in(note.text) == PeerFailure::store_not_reached) {
         const std::string host = peer_in(note.text);
-        const std::string_view address = std::string_view(note.text).substr(
-            note.text.find(kStoreAddress) + kStoreAddress.size());
-        const auto port = trace::number_after(address, ", ");
+        const auto port = trace::number_after(trace::store_address_in(note.text), ", ");
         return {"see whether rank 0 runs, and whether MASTER_ADDR and MASTER_PORT are its own",
                 host.empty() || !port ? "" : fmt::format("nc -vz {} {}", host, *port)};
       }
@@ -396,11 +369,12 @@ Advice advice_for(const RankNote& note, Weight weight) {
     case Weight::stack:
       return {"take the stacks again in a minute: who has not moved is stuck, or waits", ""};
     case Weight::lost: {
-      if (contains_text(note.text, "got signal"))
+      const PeerFailure failure = trace::peer_failure_in(note.text);
+      if (failure == PeerFailure::told_to_end)
         return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
                 ""};
       const std::string peer = peer_in(note.text);
-      if (is_unreachable(note.text))
+      if (failure == PeerFailure::peer_unreachable)
         return {
             "look at the network between the two, and at the interface that was chosen "
             "(NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",

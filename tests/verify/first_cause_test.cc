@@ -16,6 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 using Kind = trace::RankNote::Kind;
+using Says = trace::RankNote::Says;
 
 struct Told {
   Kind kind;
@@ -23,6 +24,8 @@ struct Told {
   std::string text;
   std::string host = {};
   std::int64_t calls_behind = 0;
+  trace::RankNote::Says says = trace::RankNote::Says::only_its_text;
+  std::string content = {};
 };
 
 // The notes are of one file, a line each.
@@ -36,6 +39,8 @@ Report report_of(const std::vector<Told>& notes) {
                          .text = note.text,
                          .location = {"job.log", ++line},
                          .host = note.host,
+                         .says = note.says,
+                         .content = note.content,
                          .calls_behind = note.calls_behind});
     run.world_size = std::max(run.world_size, note.rank + 1);
   }
@@ -56,7 +61,10 @@ const Told kTimeout{Kind::watchdog, 1,
                     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, "
                     "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600001 milliseconds"};
 const Told kClosed{Kind::peer_lost, 2, "RuntimeError: Connection closed by peer [10.0.0.4]:8021"};
-const Told kEnded{Kind::ended, 1, "the first failure, by torchrun: exit code -6"};
+const Told kEnded{.kind = Kind::ended,
+                  .rank = 1,
+                  .text = "the first failure, by torchrun: exit code -6",
+                  .says = Says::failed_first};
 
 TEST(FirstCause, ADefectiveGpuExplainsTheRest) {
   const Told ecc{Kind::exception, -1, "RuntimeError: CUDA error: uncorrectable ECC error", "node4"};
@@ -68,7 +76,7 @@ TEST(FirstCause, ADefectiveGpuExplainsTheRest) {
   EXPECT_EQ(report_of({kTimeout, ecc}).verdict, Verdict::inconclusive) << "who it was is unknown";
 }
 
-TEST(FirstCause, OfEqualReportsTheFirstCounts) {
+TEST(FirstCause, TheFirstOfEqualReportsCounts) {
   const Told a{Kind::exception, -1, "OSError: a"};
   const Told b{Kind::out_of_memory, -1, "MemoryError: b"};
   EXPECT_THAT(first_cause({kClosed, a, b}), HasSubstr("OSError: a (job.log:2)"));
@@ -212,9 +220,15 @@ TEST(FirstCause, RanksThatCalledDifferently) {
   EXPECT_EQ(report_of({differ}).verdict, Verdict::inconclusive);
 }
 
-TEST(FirstCause, OfSeveralNodesTheFirstFailureByTheClockCounts) {
-  const std::string failure = "the first failure, by torchrun: exit code 1 at 2023-06-03_22:45:";
-  EXPECT_THAT(first_cause({{Kind::ended, 0, failure + "52"}, {Kind::ended, 4, failure + "01"}}),
+TEST(FirstCause, TheFirstFailureOfSeveralNodesByTheClockCounts) {
+  const auto failed = [](int rank, const std::string& time) {
+    return Told{.kind = Kind::ended,
+                .rank = rank,
+                .text = "the first failure, by torchrun: exit code 1 at " + time,
+                .says = Says::failed_first,
+                .content = time};
+  };
+  EXPECT_THAT(first_cause({failed(0, "2023-06-03_22:45:52"), failed(4, "2023-06-03_22:45:01")}),
               testing::StartsWith("rank 4 ended"));
 }
 
@@ -232,7 +246,11 @@ TEST(FirstCause, RasTellsWhoIsBehindWhereNothingElseDoes) {
 
 TEST(FirstCause, StacksShowWhoIsElsewhere) {
   const auto in = [](int rank, const std::string& place) {
-    return Told{Kind::stack, rank, "its process was in " + place};
+    return Told{.kind = Kind::stack,
+                .rank = rank,
+                .text = "its process was in " + place,
+                .says = Says::where_it_was,
+                .content = place};
   };
   EXPECT_EQ(first_cause({in(0, "save (io.py:3)"), in(1, "all_reduce (c.py:1)"),
                          in(2, "all_reduce (c.py:1)")}),
@@ -241,8 +259,15 @@ TEST(FirstCause, StacksShowWhoIsElsewhere) {
 }
 
 TEST(FirstCause, TorchfrtraceNamesWhoDidNotJoin) {
-  const std::string said = "by torchfrtrace it did not join all_reduce (call 41 of group world)";
-  EXPECT_EQ(first_cause({kTimeout, {Kind::analysis, 2, said}, {Kind::analysis, 3, said}}),
+  const auto missing = [](int rank) {
+    const std::string missed = "did not join all_reduce (call 41 of group world)";
+    return Told{.kind = Kind::analysis,
+                .rank = rank,
+                .text = "by torchfrtrace it " + missed,
+                .says = Says::did_not_join,
+                .content = missed};
+  };
+  EXPECT_EQ(first_cause({kTimeout, missing(2), missing(3)}),
             "ranks 2, 3, by torchfrtrace, did not join all_reduce (call 41 of group world) "
             "(job.log:2)");
 }
@@ -251,10 +276,12 @@ TEST(FirstCause, AStuckWatchdogSaysLessThanACall) {
   const Told stuck{Kind::watchdog, 7, "watchdog got stuck for 480 seconds"};
   EXPECT_THAT(first_cause({stuck, kTimeout}), testing::StartsWith("rank 1 gave up waiting"));
   EXPECT_THAT(first_cause({stuck}), testing::StartsWith("rank 7: watchdog got stuck"));
-  EXPECT_THAT(first_cause({kTimeout,
-                           {Kind::stack, 1,
-                            "it made the call that failed in f (a.py:1), "
-                            "called from save (t.py:3)"}}),
+  const Told place{.kind = Kind::stack,
+                   .rank = 1,
+                   .text = "it made the call that failed in f (a.py:1), called from save (t.py:3)",
+                   .says = Says::where_it_called,
+                   .content = "f (a.py:1), called from save (t.py:3)"};
+  EXPECT_THAT(first_cause({kTimeout, place}),
               HasSubstr("ALLREDUCE (call 12), made in f (a.py:1), called from save (t.py:3); "));
 }
 

@@ -31,7 +31,6 @@
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/line_labels.h"
-#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -114,28 +113,29 @@ class AnalysisReader {
         fmt::format("{} (call {} of group {}){}", operation_.empty() ? "a collective" : operation_,
                     call_ ? std::to_string(*call_) : "?", group_.empty() ? "?" : group_,
                     stack_.empty() ? "" : fmt::format(" in {}", stack_.words()));
+    const std::string missed =
+        fmt::format("did not join {}; {} expected in it", call, plural(expected_.size(), "rank"));
     for (const Rank rank : missing_) {
-      add(rank, fmt::format("{}did not join {}; {} expected in it", kByTorchfrtrace, call,
-                            plural(expected_.size(), "rank")));
+      out_.add({.kind = RankNote::Kind::analysis,
+                .rank = rank,
+                .text = fmt::format("by torchfrtrace it {}", missed),
+                .location = {file_.name, line_},
+                .says = RankNote::Says::did_not_join,
+                .content = missed});
       out_.world_size = std::max(out_.world_size, rank.value + 1);
     }
     for (const Rank rank : expected_) out_.world_size = std::max(out_.world_size, rank.value + 1);
     if (!error_.empty())
-      add(Rank(kNone),
-          fmt::format("by torchfrtrace ranks called differently in {}: {}", call, error_));
+      out_.add(
+          {.kind = RankNote::Kind::analysis,
+           .text = fmt::format("by torchfrtrace ranks called differently in {}: {}", call, error_),
+           .location = {file_.name, line_}});
     stack_ = {};
     call_.reset();
     missing_.clear();
     expected_.clear();
     in_stack_ = false;
     group_ = operation_ = error_ = "";
-  }
-
-  void add(Rank rank, std::string text) {
-    out_.add({.kind = RankNote::Kind::analysis,
-              .rank = rank,
-              .text = std::move(text),
-              .location = {file_.name, line_}});
   }
 
   const TraceFile& file_;

@@ -125,7 +125,8 @@ std::string_view to_string(RankNote::Kind kind) {
 
 void FileEvidence::add(RankNote note) {
   if (notes.size() >= kMaxNotes) return;
-  if (note.text.size() > RankNote::kLongest) note.text.resize(RankNote::kLongest);
+  for (std::string* const text : {&note.text, &note.content})
+    if (text->size() > RankNote::kLongest) text->resize(RankNote::kLongest);
   notes.push_back(std::move(note));
 }
 

@@ -59,7 +59,6 @@
 #include "trace/evidence/line_labels.h"
 #include "trace/evidence/named_processes.h"
 #include "trace/evidence/nccl_lines.h"
-#include "trace/evidence/note_words.h"
 #include "trace/evidence/torchrun_summary.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
@@ -455,7 +454,12 @@ class RankLogReader {
     const FailedCall failed = *std::exchange(failed_call_, std::nullopt);
     if (failed.stack.empty()) return;
     const int number = std::exchange(number_, failed.line);
-    add(NoteKind::stack, failed.rank, fmt::format("{}{}", kMadeFailedCallIn, failed.stack.words()));
+    const std::string place = failed.stack.words();
+    if (const auto note = add(NoteKind::stack, failed.rank,
+                              fmt::format("it made the call that failed in {}", place))) {
+      out_.notes[*note].says = RankNote::Says::where_it_called;
+      out_.notes[*note].content = place;
+    }
     number_ = number;
   }
 
@@ -543,8 +547,14 @@ class RankLogReader {
 
   bool take_summary(std::string_view line) {
     const TorchrunSummary::Taken taken = summary_.take(line);
-    if (const auto& failed = taken.failure)
-      add(failed->kind, failed->rank, failed->text, {.pid = failed->pid, .host = failed->host});
+    if (!taken.failure) return taken.part;
+    const TorchrunSummary::Failure& failed = *taken.failure;
+    const auto note =
+        add(failed.kind, failed.rank, failed.text, {.pid = failed.pid, .host = failed.host});
+    if (note && failed.first) {
+      out_.notes[*note].says = RankNote::Says::failed_first;
+      out_.notes[*note].content = failed.time;
+    }
     return taken.part;
   }
 

@@ -29,7 +29,6 @@
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/line_labels.h"
-#include "trace/evidence/note_words.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/log_lines.h"
 #include "trace/gpus.h"
@@ -39,9 +38,8 @@ namespace lockstep::trace {
 
 namespace {
 
-std::string considered_dead() {
-  return fmt::format("{}: not to be reached over RAS's network", kConsideredDead);
-}
+constexpr std::string_view kConsideredDead =
+    "considered dead: not to be reached over RAS's network";
 
 namespace dom = simdjson::dom;
 
@@ -216,10 +214,12 @@ class RasTextReader {
 
   // "Process 3487984 on node 172.16.64.213 managing GPU 5"
   void take_process(std::string_view line, int number) {
-    std::string text = section_ == "DEAD" ? considered_dead()
-                                          : fmt::format("{}: no data of this process", section_);
+    const bool dead = section_ == "DEAD";
+    std::string text =
+        dead ? std::string(kConsideredDead) : fmt::format("{}: no data of this process", section_);
     text += fmt::format("; {}", line.substr(0, 200));
-    add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number, line);
+    add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number, line,
+        dead ? RankNote::Says::gives_no_answer : RankNote::Says::only_its_text);
   }
 
   // "The missing rank: 21", "The missing ranks: 1-3,7" (NCCL 2.24 and 2.25)
@@ -240,14 +240,16 @@ class RasTextReader {
   }
 
   // `line`: says on which node and GPU, or nothing.
-  void add(Rank rank, std::int64_t pid, std::string text, int number, std::string_view line = {}) {
-    out_.add({RankNote::Kind::ras,
-              rank,
-              pid > 0 ? pid : kNone,
-              std::move(text),
-              {file_.name, number},
-              std::string(ras_node(line)),
-              ras_gpu(line)});
+  void add(Rank rank, std::int64_t pid, std::string text, int number, std::string_view line = {},
+           RankNote::Says says = RankNote::Says::only_its_text) {
+    out_.add({.kind = RankNote::Kind::ras,
+              .rank = rank,
+              .pid = pid > 0 ? pid : kNone,
+              .text = std::move(text),
+              .location = {file_.name, number},
+              .host = std::string(ras_node(line)),
+              .gpu = ras_gpu(line),
+              .says = says});
   }
 
   const TraceFile& file_;
@@ -341,7 +343,8 @@ class RasJsonReader {
     if (global) take_launched(members);
     for (const Member& one : members) {
       std::string text = one.state + behind(one, most);
-      if (!text.empty()) add(global, one, where_ + text, calls_behind(one, most));
+      if (!text.empty())
+        add({.text = where_ + text, .calls_behind = calls_behind(one, most)}, global, one);
     }
     dom::array missing;
     if (communicator.at_key("missing_ranks").get(missing) != simdjson::SUCCESS) return;
@@ -425,29 +428,32 @@ class RasJsonReader {
   void take_missing(const dom::object& rank, bool global) {
     const Member one = process_of(rank);
     dom::object status;
-    std::string text = "no data of this rank";
+    std::string_view text = "no data of this rank";
+    RankNote::Says says = RankNote::Says::only_its_text;
     if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
       if (flag_at(status, "considered_dead")) {
-        text = considered_dead();
+        text = kConsideredDead;
+        says = RankNote::Says::gives_no_answer;
       } else if (flag_at(status, "unresponsive")) {
-        text = fmt::format("its process {}", kDoesNotAnswer);
+        text = "its process does not answer";
+        says = RankNote::Says::gives_no_answer;
       } else {
         text = "its process answers, and is no longer in this communicator";
       }
     }
-    add(global, one, where_ + text);
+    add({.text = fmt::format("{}{}", where_, text), .says = says}, global, one);
   }
 
-  void add(bool global, const Member& one, std::string text, std::int64_t calls_behind = 0) {
-    if (text.ends_with("; ")) text.resize(text.size() - 2);
-    out_.add({.kind = RankNote::Kind::ras,
-              .rank = global ? rank_from(one.rank) : Rank(kNone),
-              .pid = one.pid > 0 ? one.pid : kNone,
-              .text = std::move(text),
-              .location = {file_.name, 0},
-              .host = std::string(one.host),
-              .gpu = one.gpu,
-              .calls_behind = calls_behind});
+  // Adds the note, of which text and meaning are given.
+  void add(RankNote note, bool global, const Member& one) {
+    if (note.text.ends_with("; ")) note.text.resize(note.text.size() - 2);
+    note.kind = RankNote::Kind::ras;
+    note.rank = global ? rank_from(one.rank) : Rank(kNone);
+    note.pid = one.pid > 0 ? one.pid : kNone;
+    note.location = {file_.name, 0};
+    note.host = one.host;
+    note.gpu = one.gpu;
+    out_.add(std::move(note));
   }
 
   const TraceFile& file_;

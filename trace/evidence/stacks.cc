@@ -36,7 +36,6 @@
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/line_labels.h"
-#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -266,14 +265,15 @@ class OneOutput {
     end_thread();
     if (!chosen_.empty()) {
       const std::int64_t pid = pid_ != kNone ? pid_ : gdb_pid_;
-      out_.add({RankNote::Kind::stack,
-                rank_.value_or(Rank(kNone)),
-                pid > 0 ? pid : kNone,
-                fmt::format("{}{}", kWasIn, chosen_),
-                {file_.name, chosen_line_},
-                host_,
-                kNone,
-                chosen_creates_group_});
+      out_.add({.kind = RankNote::Kind::stack,
+                .rank = rank_.value_or(Rank(kNone)),
+                .pid = pid > 0 ? pid : kNone,
+                .text = fmt::format("its process was in {}", chosen_),
+                .location = {file_.name, chosen_line_},
+                .host = host_,
+                .says = RankNote::Says::where_it_was,
+                .content = chosen_,
+                .creates_group = chosen_creates_group_});
     }
     chosen_.clear();
     chosen_main_ = chosen_creates_group_ = false;

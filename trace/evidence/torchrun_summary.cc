@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/evidence/note_words.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -50,9 +49,10 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
              : code == -9 && present_  ? RankNote::Kind::killed
                                        : RankNote::Kind::ended;
   out.host = std::exchange(host_, {});
-  out.text = fmt::format("{}by torchrun: exit code {}{}{}", present_ ? kFirstFailure : "", code,
-                         time_.empty() ? "" : " at ", time_);
-  time_.clear();
+  out.first = present_;
+  out.time = std::exchange(time_, {});
+  out.text = fmt::format("{}by torchrun: exit code {}{}{}", out.first ? "the first failure, " : "",
+                         code, out.time.empty() ? "" : " at ", out.time);
   out.rank = std::exchange(rank_, Rank(kNone));
   if (present_ && code == 1) raised_first_ = out.rank;
   return {true, std::move(out)};

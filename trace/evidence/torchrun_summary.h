@@ -36,6 +36,8 @@ class TorchrunSummary {
     Rank rank{kNone};
     std::int64_t pid = kNone;
     std::string host, text;
+    bool first = false;  // of its node
+    std::string time;    // in torchrun's words; empty: it says none
   };
   struct Taken {
     bool part = false;                    // the line is part of a summary

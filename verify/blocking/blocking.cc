@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "verify/blocking/cycles.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/finished.h"
@@ -67,9 +68,7 @@ bool lost_connection(const Context& context, const WaitPoint& point) {
   return std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
     const auto& marks = context.run.ranks[r].exceptions;
     if (context.where.positions[r].state != State::raised || marks.empty()) return false;
-    const std::string& what = marks.back().what;
-    return trace::mentions_a_peer(what) && (what.find("onnection closed by peer") != kNpos ||
-                                            what.find("onnection reset by peer") != kNpos);
+    return trace::says_peer_closed(marks.back().what);
   });
 }
 

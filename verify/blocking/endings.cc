@@ -1,7 +1,6 @@
 #include "verify/blocking/endings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <map>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "verify/advice.h"
 
 namespace lockstep::verify {
@@ -47,26 +47,15 @@ std::size_t ranks_of_job(const Context& context) {
   return static_cast<std::size_t>(context.run.world_size);
 }
 
-// Whether DistributedDataParallel found models that differ. It raises on all ranks.
-bool compares_models(const std::string& what) {
-  return what.find("DDP expects same model across all ranks") != std::string::npos;
-}
-
-// The rank that most others call inconsistent, where DistributedDataParallel compared their models:
-// "Rank 0 has 6 params, while rank 1 has inconsistent 4 params". Nothing: none, or no majority.
+// The rank that most others call inconsistent, where DistributedDataParallel compared their models.
+// Nothing: none, or no majority.
 std::optional<std::uint32_t> inconsistent_by_most(const Context& context,
                                                   const std::vector<std::uint32_t>& ranks) {
-  constexpr std::string_view kBefore = "params, while rank ";
-  std::map<std::int32_t, std::size_t> votes;
+  std::map<std::int64_t, std::size_t> votes;
   for (const std::uint32_t r : ranks) {
     const auto& marks = context.run.ranks[r].exceptions;
-    const std::string what = marks.empty() ? "" : marks.back().what;
-    if (!compares_models(what)) continue;
-    const std::size_t at = what.find(kBefore);
-    std::int32_t named = trace::kNone;
-    if (at == std::string::npos) continue;
-    std::from_chars(what.data() + at + kBefore.size(), what.data() + what.size(), named);
-    ++votes[named];
+    if (marks.empty()) continue;
+    if (const auto named = trace::inconsistent_rank_in(marks.back().what)) ++votes[*named];
   }
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r)
     if (2 * votes[context.run.ranks[r].rank.value] > ranks_of_job(context)) return r;
@@ -163,8 +152,8 @@ std::optional<std::string> interruption(const Context& context) {
 
 namespace {
 
-// Of a run whose traces just end: ranks that lost a peer in a call to which others never came. The
-// processes of those ended first, by whatever signal: an exception would have been recorded.
+// For a run whose traces just end: ranks lost a peer in a call to which others never came. The
+// processes of these ended first, by whatever signal: an exception would have been recorded.
 std::optional<Finding> note_lost(const Context& context) {
   for (const WaitPoint& point : context.where.wait_points) {
     const bool all_end =
@@ -269,7 +258,7 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
   advise_about_exception(context, ranks[0], f);
   // Where all ranks raise, or will, none stands out by that.
   const auto& marks = context.run.ranks[ranks[0]].exceptions;
-  const bool compared = !marks.empty() && compares_models(marks.back().what);
+  const bool compared = !marks.empty() && trace::says_models_differ(marks.back().what);
   if (compared || (f.rule == RuleId::rank_exception && ranks.size() > 1 &&
                    ranks.size() == ranks_of_job(context))) {
     const auto odd = inconsistent_by_most(context, ranks);

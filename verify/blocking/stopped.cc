@@ -1,7 +1,6 @@
 #include "verify/blocking/stopped.h"
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <optional>
 #include <set>
@@ -11,6 +10,7 @@
 
 #include "base/quantities.h"
 #include "base/text.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/groups.h"
 #include "verify/blocking/witnesses.h"
 
@@ -103,21 +103,14 @@ trace::Nanos last_on_host(const trace::RankTrace& trace) {
   return out;
 }
 
-// How long a call was open when PyTorch's watchdog gave it up: "… ran for 600026 milliseconds
-// before timing out".
+// How long a call was open when PyTorch's watchdog gave it up.
 std::optional<trace::Nanos> timed_out_after(const trace::Run& run) {
   std::optional<trace::Nanos> out;
   for (const trace::RankNote& note : run.notes) {
     if (note.kind != trace::RankNote::Kind::watchdog) continue;
-    constexpr std::string_view kRan = " ran for ";
-    const std::string_view text = note.text;
-    const std::size_t at = text.find(kRan);
-    if (at == kNpos || text.find("milliseconds", at) == kNpos) continue;
-    std::int64_t ms = 0;
-    const char* const begin = text.data() + at + kRan.size();
     constexpr std::int64_t kMax = 1'000'000'000'000;
-    const auto parsed = std::from_chars(begin, text.data() + text.size(), ms);
-    if (parsed.ec != std::errc() || ms < 0 || ms > kMax) continue;
+    const std::int64_t ms = trace::timed_out_call_in(note.text).open_for.value_or(-1);
+    if (ms < 0 || ms > kMax) continue;
     out = std::max(out.value_or(0), ms * (kSecond / 1000));
   }
   return out;
@@ -289,7 +282,7 @@ std::string call_words_of(const Context& context, const Stopped& stopped) {
   const std::string at = file_and_line(context.run.tables.str(call.at));
   std::string out = fmt::format(" before {}", context.describe_numbered(ref, stopped.missed.seq));
   if (call.step != trace::kNone) out += fmt::format(", step {}", call.step);
-  // Of a call that a watchdog's counters tell only the number is known.
+  // Where a watchdog's counters tell of a call, only its number is known.
   if (at.empty() && call.signature == trace::SignatureId{}) return out;
   return fmt::format("{} ({})", out, at.empty() ? context.describe_call(ref) : at);
 }
@@ -319,7 +312,7 @@ std::vector<std::size_t> by_distance(const Context& context,
     std::vector<std::size_t> farther;
     for (const std::size_t p : left) {
       const WaitPoint& point = context.where.wait_points[p];
-      // Of a cycle, the ranks that wait in the call are among the culprits themselves.
+      // In a cycle, the ranks that wait in the call are among the culprits themselves.
       if (meets(reached, lacked_by(point)) || (point.mismatched && meets(reached, point.waiting))) {
         out.push_back(p);
         next = united(next, point.waiting);

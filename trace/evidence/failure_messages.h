@@ -1,0 +1,89 @@
+// What messages of PyTorch, NCCL and HCCL say of a failure: their words in, something typed out, so
+// that analyses need not know the words.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trace/ids.h"
+
+namespace lockstep::trace {
+
+// An error that follows from what another process did, or did not do.
+enum class PeerFailure : std::uint8_t {
+  child_failed,       // torchrun says that a rank failed: it is none itself
+  call_timed_out,     // by PyTorch's watchdog
+  calls_differ,       // ranks made different calls, of which none is wrong for sure
+  barrier_not_met,    // ranks did not come to monitored_barrier()
+  store_not_reached,  // nobody answers at the store's address
+  nodes_not_met,      // the launchers of other nodes did not come
+  hccl_peer_missing,  // the peer that HCCL's message names did not come
+  group_not_met,      // rank 0 of a group did not put the group's NCCL id into the store
+  ranks_not_met,      // other ranks did not start
+  store_lost,         // the store's process ended
+  told_to_end,        // a signal ended the process
+  peer_unreachable,   // nothing answers at the peer's address, so it need not have ended
+  connection_lost,    // any other
+};
+
+// What an error of RankNote::Kind::peer_lost, or a warning of NCCL, says of a peer.
+PeerFailure peer_failure_in(std::string_view message);
+
+// "Ranks 1, 2 failed to pass monitoredBarrier in 600000 ms": "ranks 1, 2"; empty: not told.
+std::string absent_from_barrier(std::string_view message);
+
+// "The client socket has timed out after 600s while trying to connect to (10.0.0.7, 29500).":
+// "10.0.0.7, 29500"; empty: not told.
+std::string_view store_address_in(std::string_view message);
+
+// "remote rank: [3]", of HCCL: the peer's number in its group.
+std::optional<std::int64_t> hccl_peer_in(std::string_view message);
+
+// "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] …": the rank, by its
+// number in the group, from which the id was to come.
+std::int64_t group_root_in(std::string_view message);
+
+// "… (world_size=2, worker_count=1)", "1/2 clients joined": how many ranks started.
+struct Arrivals {
+  std::int64_t came = 0;
+  std::int64_t expected = 0;
+};
+std::optional<Arrivals> arrivals_in(std::string_view message);
+
+// "Rank 1 is running collective: …, but Rank 2 is running collective: …": the two.
+struct DifferingRanks {
+  std::int64_t one = 0;
+  std::int64_t other = 0;
+};
+std::optional<DifferingRanks> differing_ranks_in(std::string_view message);
+
+// "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, …) ran for
+// 600026 milliseconds before timing out".
+struct TimedOutCall {
+  std::optional<std::int64_t> seq;
+  std::string_view operation;            // a view into the message; empty: not told
+  std::optional<std::int64_t> open_for;  // milliseconds
+
+  bool operator==(const TimedOutCall&) const = default;
+};
+TimedOutCall timed_out_call_in(std::string_view message);
+
+// Exceptions that only say that NCCL failed; its own warnings say why.
+bool only_says_nccl_failed(std::string_view exception);
+
+// Warnings of NCCL that are no consequence of another process' end.
+bool is_failure_of_its_own(std::string_view nccl_warning);
+
+// Whether the connection to a peer was closed, as the peer's end does.
+bool says_peer_closed(std::string_view exception);
+
+// Whether DistributedDataParallel found models that differ. It raises on all ranks.
+bool says_models_differ(std::string_view exception);
+
+// The rank that it calls inconsistent then: "Rank 0 has 6 params, while rank 1 has inconsistent 4
+// params".
+std::optional<std::int64_t> inconsistent_rank_in(std::string_view exception);
+
+}  // namespace lockstep::trace

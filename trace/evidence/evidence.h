@@ -3,6 +3,12 @@
 // declaration here, a row in the table, a fuzz target, and a test with damaged input.
 //
 // A source never fails: what can be read of a damaged file counts.
+//
+// The output of ranks (rank_log.cc) is the one source of many kinds of lines. Each kind has a
+// parser of its own: exceptions.h, with what belongs to one (exception_details.h) and whose output
+// it is in (output_streams.h, line_labels.h, named_processes.h, task_numbers.h); nccl_lines.h,
+// gpu_lines.h, launcher_lines.h and torchrun_summary.h. What a message means for the job is
+// failure_messages.h's.
 #pragma once
 
 #include <cstdint>

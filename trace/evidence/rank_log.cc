@@ -38,12 +38,10 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,13 +50,17 @@
 #include "base/text.h"
 #include "base/word_search.h"
 #include "trace/evidence/evidence.h"
+#include "trace/evidence/exception_details.h"
 #include "trace/evidence/exceptions.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/gpu_lines.h"
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
+#include "trace/evidence/log_notes.h"
 #include "trace/evidence/named_processes.h"
 #include "trace/evidence/nccl_lines.h"
+#include "trace/evidence/output_streams.h"
+#include "trace/evidence/task_numbers.h"
 #include "trace/evidence/torchrun_summary.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
@@ -70,13 +72,8 @@ namespace lockstep::trace {
 namespace {
 
 using NoteKind = RankNote::Kind;
-constexpr std::size_t kMaxNotesPerKind = 4;  // notes per rank: later ones mostly repeat the first
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
 constexpr std::string_view kFailedCall = "Stack trace of the failed collective: ";
-constexpr std::string_view kWithoutGradient = "did not receive grad for rank ";
-constexpr std::string_view kOfHccl = "EI00";  // error codes of Huawei's collectives
-constexpr std::string_view kRankOfAscend = ", RankID:";
-constexpr std::string_view kLastError = "Last error:";  // of NCCL, on the next line
 // Of PyTorch's data loader.
 constexpr std::string_view kWorkersBus = "Unexpected bus error encountered in worker";
 constexpr std::array<std::string_view, 5> kCrashes = {
@@ -96,8 +93,8 @@ bool may_tell(std::string_view line) {
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
        ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kOldNcclWarning,
        kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2],
-       kCrashes[3], kStoreLost, kWithoutGradient, kOfHccl, kRankOfAscend, GpuLines::kException,
-       GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
+       kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl, kRankOfAscend,
+       GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
@@ -108,20 +105,6 @@ bool may_tell(std::string_view line) {
   return search.occurs_in(line);
 }
 
-// The state of reading one rank's output, or that of lines without a rank.
-struct Stream {
-  ExceptionReader exceptions;
-  bool in_last_error = false;  // the next line is NCCL's last error
-  // The last exception that may have ended the rank, as an index in the notes.
-  std::optional<std::size_t> exception;
-  std::string who;  // the process of the next exception, where a line named it
-
-  // Whether the next line counts, whatever it is: of a rank, it shows that an exception was caught.
-  bool goes_on(Rank rank) const {
-    return !exceptions.idle() || in_last_error || (exception && rank.value != kNone);
-  }
-};
-
 class RankLogReader {
  public:
   explicit RankLogReader(const TraceFile& file) : file_(file) {}
@@ -130,27 +113,28 @@ class RankLogReader {
     LogLines lines(file_.bytes);
     WatchdogLineJoiner joiner;
     const auto take_line = [&](std::string_view line, int number) {
-      number_ = number;
+      notes_.set_line(number);
       take(line);
     };
     while (const auto line = lines.next())
       joiner.add(plain_text(*line, plain_), lines.number(), take_line);
     joiner.finish(take_line);
     if (failed_call_) end_failed_call();
-    note_output();
+    notes_.end_text();
     add_failed_process();
     drop_task_numbers();
     name_first_failure();
-    return std::move(out_);
+    return std::move(notes_).take();
   }
 
  private:
   void take(std::string_view line) {
     if (failed_call_ && take_failed_call(line)) return;
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line, form_);
-    host_ = label ? label->host : std::string_view();
-    if (label && host_.empty()) tasks_.insert(label->rank);
-    const bool tells = going_on_ > 0 || opened_ || may_tell(line);
+    const std::string_view host = label ? label->host : std::string_view();
+    const bool by_task = label && host.empty();
+    if (by_task) tasks_.saw(label->rank);
+    const bool tells = streams_.any_goes_on() || may_tell(line);
     if (!tells && !label) return;
     std::string_view text = line;
     const std::optional<Rank> prefix = rank_in_prefix(line);
@@ -159,42 +143,30 @@ class RankLogReader {
       if (line.starts_with('('))
         if (const auto pid = number_after(line, " pid=")) rank_of_pid_.emplace(*pid, *prefix);
       // The number before a line is not the rank where PyTorch's own prefix is another.
-      starts_ranks_ |= label && host_.empty() && label->rank != *prefix;
+      if (by_task && label->rank != *prefix) tasks_.saw_another_rank();
       text = after_rank(line);
     } else if (label) {
       text = label->text;
-      is_task_ = host_.empty();
     }
+    if (!tells) return;
     const Rank rank = prefix ? *prefix : label ? label->rank : file_.rank.value_or(Rank(kNone));
-    if (tells) take_text(line, text, rank, prefix.has_value());
-    is_task_ = false;
+    notes_.set_host(host);
+    notes_.set_by_task(by_task && !prefix);
+    label_ = streams_.label_of(text, {rank, host});
+    text.remove_prefix(label_.size());
+    streams_.change({rank, host}, label_, [&](OutputStream& stream) {
+      take_in_stream(stream, line, text, rank, prefix.has_value());
+    });
+    notes_.set_by_task(false);
   }
 
-  static bool shows_launcher_of_ranks(std::string_view output) {
-    static const WordSearch search({"torchrun", "local_rank", "distributed/elastic",
-                                    "multiprocessing/spawn", "distributed.elastic"});
-    return search.occurs_in(output);
-  }
-
-  // `text`: the line without a rank's prefix.
-  void take_text(std::string_view line, std::string_view text, Rank rank, bool prefix) {
-    continue_traceback(text, rank);
-    const std::string_view label = label_of(text, rank);
-    text.remove_prefix(label.size());
-    label_ = label;
-    Stream& stream = stream_of(rank, label);
-    if (stream.goes_on(rank)) --going_on_;
-    take_in_stream(stream, line, text, rank, prefix);
-    if (stream.goes_on(rank)) ++going_on_;
-  }
-
-  void take_in_stream(Stream& stream, std::string_view line, std::string_view text, Rank rank,
+  void take_in_stream(OutputStream& stream, std::string_view line, std::string_view text, Rank rank,
                       bool prefix) {
     if (const auto death = actor_.take(text)) {
       add(NoteKind::killed, Rank(kNone), death->text, {.pid = death->pid, .host = death->host});
       return;
     }
-    if (take_last_error(stream, text) || take_hccl(stream, text)) return;
+    if (take_details(stream, text)) return;
     if (std::string who = process_named_by(text); !who.empty()) {
       stream.who = std::move(who);
       return;
@@ -208,58 +180,9 @@ class RankLogReader {
     if (!stream.exception || is_written_at_end(text)) return;
     // The rank continues, so the exception was caught. A crash is not: the process writes what it
     // can of itself, "Extension modules: …", and ends.
-    RankNote& note = out_.notes[*stream.exception];
+    RankNote& note = notes_[*stream.exception];
     if (note.ends() && note.kind != NoteKind::crashed) note.kind = NoteKind::caught;
     stream.exception.reset();
-  }
-
-  // What stands before a traceback on each of its lines: "(Worker pid=12) ". Empty for most lines.
-  std::string_view label_of(std::string_view text, Rank rank) {
-    for (const std::string_view opening :
-         {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread}) {
-      const std::size_t at = text.find(opening);
-      if (at == kNpos) continue;
-      labels_.learn(text, at);
-      const bool is_box = text.substr(0, at).find("\xE2\x95\xAD") != kNpos;
-      if (opening == ExceptionReader::kTraceback && at > 0 && !is_box)
-        opened_ = {{rank, std::string(host_), std::string(text.substr(0, at))}};
-      break;
-    }
-    return labels_.of(text);
-  }
-
-  // The line after the first one of a traceback shows what stands before all others, where the
-  // first one had a message in front:
-  //
-  //   (Worker pid=7) Exception in worker: Traceback (most recent call last):
-  //   (Worker pid=7)   File "train.py", line 12, in <module>
-  void continue_traceback(std::string_view text, Rank rank) {
-    if (!opened_ || opened_->rank != rank || opened_->host != host_) return;
-    // A line of another process, whose own label is known.
-    const std::string_view known = labels_.of(text);
-    if (!opened_->text.starts_with(known)) return;
-    const std::string before = std::exchange(opened_, std::nullopt)->text;
-    if (known == before) return;
-    const std::size_t frame = text.find("  File \"");
-    if (frame == kNpos || frame > TracebackLabels::kLongest) return;
-    // What was taken for the label is none.
-    const auto wrong = streams_.find({rank, std::string(host_), before});
-    if (wrong != streams_.end()) {
-      if (wrong->second.goes_on(rank)) --going_on_;
-      wrong->second.exceptions = {};
-      if (wrong->second.goes_on(rank)) ++going_on_;
-    }
-    labels_.remove(before);
-    labels_.add(text.substr(0, frame));
-    Stream& stream = stream_of(rank, text.substr(0, frame));
-    if (stream.goes_on(rank)) --going_on_;
-    stream.exceptions.take(ExceptionReader::kTraceback);
-    stream.who = place_named_by(before);
-    if (stream.goes_on(rank)) ++going_on_;
-  }
-
-  Stream& stream_of(Rank rank, std::string_view label) {
-    return streams_[{rank, std::string(host_), std::string(label)}];
   }
 
   // "(WorkerDict pid=833, ip=172.26.153.33) ": the process that Ray's label names.
@@ -275,112 +198,30 @@ class RankLogReader {
 
   std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
                                  const LoggedProcess& process = {}) {
-    note_output();
-    std::size_t& count = counts_[{rank, std::string(host_), process.pid, kind}];
-    if (count >= kMaxNotesPerKind) return std::nullopt;
-    const std::size_t before = out_.notes.size();
-    out_.add({kind,
-              rank,
-              process.pid,
-              std::string(trimmed(text)),
-              {file_.name, number_},
-              std::string(process.host.empty() ? host_ : process.host),
-              process.gpu});
-    if (out_.notes.size() == before) return std::nullopt;
-    if (mentions_unused_parameters(out_.notes[before].text)) unused_.emplace(rank, before);
-    if (is_task_) by_task_.push_back(before);
-    ++count;
-    return before;
-  }
-
-  // Exceptions of processes that nothing names are followed by other processes' output in any case.
-  // But where thousands of lines follow in which nothing is reported, the job went on for long: an
-  // import that failed and was caught. (What 512 ranks write until they hang as well is less.)
-  void note_output() {
-    constexpr int kMuch = 2000;
-    if (number_ - reported_at_ >= kMuch) {
-      for (; followed_ < out_.notes.size(); ++followed_) {
-        RankNote& note = out_.notes[followed_];
-        const bool unnamed = note.rank.value == kNone && note.pid == kNone;
-        note.output_follows = unnamed && note.kind == NoteKind::exception;
-      }
-    }
-    reported_at_ = number_;
+    const auto note = notes_.add({.kind = kind,
+                                  .rank = rank,
+                                  .pid = process.pid,
+                                  .text = std::string(trimmed(text)),
+                                  .host = std::string(process.host),
+                                  .gpu = process.gpu});
+    if (note) unused_.remember(notes_[*note], *note);
+    return note;
   }
 
   // The functions below return true if the line was of their kind.
 
-  // What NCCL says behind an exception: "Last error:", and on the next line what failed.
-  bool take_last_error(Stream& stream, std::string_view text) {
+  // What belongs to the exception before it.
+  bool take_details(OutputStream& stream, std::string_view text) {
     if (text.starts_with(kLastError)) return stream.in_last_error = true;
-    if (!std::exchange(stream.in_last_error, false) || !stream.exception) return false;
-    RankNote& note = out_.notes[*stream.exception];
-    if (note.text.size() + text.size() + 2 <= RankNote::kLongest)
-      note.text += fmt::format("; {}", trimmed(text));
-    if (!note.ends()) return true;
-    if (mentions_a_peer(text)) note.kind = NoteKind::peer_lost;
-    if (mentions_memory(text)) note.kind = NoteKind::out_of_memory;
-    return true;
-  }
-
-  // What HCCL says behind an exception: "EI0002: … The wait execution of the Notify register times
-  // out".
-  bool take_hccl(Stream& stream, std::string_view text) {
+    const bool is_last_error = std::exchange(stream.in_last_error, false);
     if (!stream.exception) return false;
-    RankNote& note = out_.notes[*stream.exception];
-    // "[ERROR] 2025-10-11-15:09:34 (PID:2969, Device:0, RankID:101) ERR00100 …"
-    if (const auto rank = number_after(text, kRankOfAscend);
-        rank && note.rank.value == kNone && contains_text(text, "(PID:")) {
-      if (is_possible_rank(*rank, kMaxWorldSize))
-        note.rank = Rank(static_cast<std::int32_t>(*rank));
-      return true;
-    }
-    if (!trimmed(text).starts_with(kOfHccl)) return false;
-    const std::string_view reason = trimmed(text);
-    if (note.text.size() + 2 < RankNote::kLongest)
-      note.text += fmt::format("; {}", reason.substr(0, RankNote::kLongest - note.text.size() - 2));
-    if (note.ends() && mentions_a_peer(reason)) note.kind = NoteKind::peer_lost;
+    RankNote& note = notes_[*stream.exception];
+    if (!is_last_error) return add_hccl_error(note, text);
+    add_last_error(note, text);
     return true;
   }
 
-  // What DistributedDataParallel says behind its exception: the parameters' names, if
-  // TORCH_DISTRIBUTED_DEBUG is set, and their numbers. Processes whose output is mixed write
-  // several, each for its rank.
-  bool take_without_gradient(Rank rank, std::string_view text) {
-    const std::size_t at = text.find(kWithoutGradient);
-    if (at == kNpos) return false;
-    const auto number = number_after(text.substr(at), kWithoutGradient);
-    const std::size_t colon = text.find(": ", at);
-    if (!number || !is_possible_rank(*number, kMaxWorldSize) || colon == kNpos) return true;
-    const Rank of = rank.value != kNone ? rank : Rank(static_cast<std::int32_t>(*number));
-    const std::string_view list = trimmed(text.substr(colon + 2));
-    // The rank's last such exception, else the first that nothing names.
-    if (!unused_.contains(of)) {
-      const auto unnamed = unused_.find(Rank(kNone));
-      if (unnamed != unused_.end()) {
-        const std::size_t first = unnamed->second;
-        unused_.erase(unnamed);
-        unused_.emplace(of, first);
-      } else if (!add(NoteKind::exception, of, kUnused)) {
-        return true;
-      }
-    }
-    RankNote* const note = &out_.notes[std::prev(unused_.upper_bound(of))->second];
-    note->rank = of;
-    const bool are_numbers = text.substr(0, at).ends_with("indices which ");
-    if (note->text.find(kWithout) == std::string::npos)
-      note->text = fmt::format("{}{}", kUnused, kWithout);
-    else
-      note->text += ", ";
-    note->text += fmt::format("{}{}", are_numbers ? "number " : "", list);
-    if (note->text.size() > RankNote::kLongest) note->text.resize(RankNote::kLongest);
-    return true;
-  }
-  static constexpr std::string_view kUnused =
-      "RuntimeError: Expected to have finished reduction in the prior iteration";
-  static constexpr std::string_view kWithout = "; without gradient: ";
-
-  bool take_exception(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
+  bool take_exception(OutputStream& stream, Rank rank, bool uncaught, std::string_view text) {
     const ExceptionReader::Taken taken = stream.exceptions.take(text);
     // A thread's exception does not end the process.
     if (taken.raised && taken.in_thread && !uncaught) {
@@ -392,7 +233,7 @@ class RankLogReader {
   }
 
   // `of_task`: Ray's line that names the process, if there is one.
-  void note_exception(Stream& stream, Rank rank, std::string_view text,
+  void note_exception(OutputStream& stream, Rank rank, std::string_view text,
                       std::string_view of_task = {}) {
     // "[PG 0 (default_pg) Rank 7] NCCL watchdog thread terminated with exception: …": in the
     // default group the group rank is the rank.
@@ -406,8 +247,7 @@ class RankLogReader {
     // What a rank raises after its own watchdog ended its calls follows from that.
     const NoteKind kind = timed_out_.contains(rank) ? NoteKind::peer_lost : kind_of_exception(text);
     // A connection that fails after an exception of the rank's own is a consequence.
-    if (kind == NoteKind::peer_lost && stream.exception && out_.notes[*stream.exception].ends())
-      return;
+    if (kind == NoteKind::peer_lost && stream.exception && notes_[*stream.exception].ends()) return;
     // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has a total capacity of …"
     const std::size_t gpu = text.find(". GPU ");
     LoggedProcess process = of_task.empty() ? process_in(label_) : process_in(of_task);
@@ -419,7 +259,7 @@ class RankLogReader {
     if (note) stream.exception = note;
   }
 
-  bool take_signs(Stream& stream, Rank rank, std::string_view text) {
+  bool take_signs(OutputStream& stream, Rank rank, std::string_view text) {
     if (const auto parsed = parse_watchdog_line(text))
       return take_watchdog(stream, rank, text, *parsed);
     if (take_nccl(stream, rank, text)) return true;
@@ -431,7 +271,7 @@ class RankLogReader {
       add(fault->kind, rank, fault->text);
       return true;
     }
-    if (take_without_gradient(rank, text)) return true;
+    if (unused_.take(text, rank, notes_)) return true;
     if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
     for (const std::string_view sign : kCrashes) {
       if (!contains_text(text, sign)) continue;
@@ -453,20 +293,21 @@ class RankLogReader {
   void end_failed_call() {
     const FailedCall failed = *std::exchange(failed_call_, std::nullopt);
     if (failed.stack.empty()) return;
-    const int number = std::exchange(number_, failed.line);
+    const int line = notes_.line();
+    notes_.set_line(failed.line);
     const std::string place = failed.stack.words();
     if (const auto note = add(NoteKind::stack, failed.rank,
                               fmt::format("it made the call that failed in {}", place))) {
-      out_.notes[*note].says = RankNote::Says::where_it_called;
-      out_.notes[*note].content = place;
+      notes_[*note].says = RankNote::Says::where_it_called;
+      notes_[*note].content = place;
     }
-    number_ = number;
+    notes_.set_line(line);
   }
 
   // Of PyTorch's process group and of NCCL itself.
-  bool take_nccl(Stream& stream, Rank rank, std::string_view text) {
+  bool take_nccl(OutputStream& stream, Rank rank, std::string_view text) {
     if (contains_text(text, kFailedCall)) {
-      failed_call_.emplace(FailedCall{rank, number_, {}});
+      failed_call_.emplace(FailedCall{rank, notes_.line(), {}});
       return true;
     }
     if (const std::size_t at = text.find(kAsyncError); at != kNpos) {
@@ -479,7 +320,8 @@ class RankLogReader {
     return true;
   }
 
-  bool take_watchdog(Stream& stream, Rank rank, std::string_view text, const WatchdogLine& line) {
+  bool take_watchdog(OutputStream& stream, Rank rank, std::string_view text,
+                     const WatchdogLine& line) {
     // "watchdog thread terminated with exception: CUDA error: an illegal memory access …"
     if (!line.error.empty()) note_exception(stream, rank, line.error);
     if (!line.timeout) return true;
@@ -506,7 +348,8 @@ class RankLogReader {
     // torchrun's summary follows, and names the rank.
     if (line.tasks.empty() && line.ends_others && line.pid != kNone) {
       if (!failed_process_) {
-        failed_process_.emplace(FailedProcess{kind, line.pid, std::string(line.text), number_});
+        failed_process_.emplace(
+            FailedProcess{kind, line.pid, std::string(line.text), notes_.line()});
       }
       return true;
     }
@@ -517,10 +360,10 @@ class RankLogReader {
       add(kind, known->second, line.text, {.pid = line.pid, .host = line.host});
       return true;
     }
-    is_task_ = true;
+    notes_.set_by_task(true);
     for (const Rank task : line.tasks)
       add(kind, task, line.text, {.pid = line.pid, .host = line.host});
-    is_task_ = false;
+    notes_.set_by_task(false);
     if (line.tasks.empty()) add(kind, Rank(kNone), line.text, {.pid = line.pid, .host = line.host});
     return true;
   }
@@ -528,20 +371,15 @@ class RankLogReader {
   // The process that torchrun says failed, where its summary is missing.
   void add_failed_process() {
     if (!failed_process_ || summary_.present()) return;
-    number_ = failed_process_->line;
+    notes_.set_line(failed_process_->line);
     add(failed_process_->kind, Rank(kNone), failed_process_->text, {.pid = failed_process_->pid});
   }
 
-  // Where each task started several ranks, its number is none of theirs. Numbers far above how many
-  // there are were no tasks.
+  // Where each task started several ranks, its number is none of theirs.
   void drop_task_numbers() {
-    constexpr std::size_t kSparse = 8;
-    const bool sparse =
-        !tasks_.empty() && std::size_t(tasks_.rbegin()->value) > kSparse * (tasks_.size() + 1);
-    if (by_task_.empty() && raised_first_.value == kNone) return;
-    starts_ranks_ = starts_ranks_ || shows_launcher_of_ranks(file_.bytes);
-    if (!starts_ranks_ && !sparse) return;
-    for (const std::size_t n : by_task_) out_.notes[n].rank = Rank(kNone);
+    if (!notes_.any_by_task() && raised_first_.value == kNone) return;
+    if (tasks_.are_ranks(file_.bytes)) return;
+    notes_.drop_task_numbers();
     raised_first_ = Rank(kNone);
   }
 
@@ -552,8 +390,8 @@ class RankLogReader {
     const auto note =
         add(failed.kind, failed.rank, failed.text, {.pid = failed.pid, .host = failed.host});
     if (note && failed.first) {
-      out_.notes[*note].says = RankNote::Says::failed_first;
-      out_.notes[*note].content = failed.time;
+      notes_[*note].says = RankNote::Says::failed_first;
+      notes_[*note].content = failed.time;
     }
     return taken.part;
   }
@@ -565,7 +403,7 @@ class RankLogReader {
     const Rank first = named.value != kNone ? named : raised_first_;
     if (first.value == kNone) return;
     RankNote* only = nullptr;
-    for (RankNote& note : out_.notes) {
+    for (RankNote& note : notes_) {
       const bool raised = note.kind == NoteKind::exception || note.kind == NoteKind::out_of_memory;
       if (!raised || note.rank.value != kNone || note.pid != kNone) continue;
       if (only != nullptr && only->text != note.text) return;
@@ -575,32 +413,20 @@ class RankLogReader {
   }
 
   const TraceFile& file_;
-  FileEvidence out_;
-  // By rank, host and label.
-  std::map<std::tuple<Rank, std::string, std::string>, Stream> streams_;
-  std::map<std::tuple<Rank, std::string, std::int64_t, NoteKind>, std::size_t> counts_;
-  std::size_t going_on_ = 0;  // streams that do
-  TracebackLabels labels_;
-  // What stood before the first line of a traceback, until the next line of that rank.
-  struct Opened {
-    Rank rank;
-    std::string host, text;
-  };
-  std::optional<Opened> opened_;
+  LogNotes notes_{file_.name};
+  OutputStreams streams_;
+  UnusedParameters unused_;
   GpuLines gpus_;
   DeadActor actor_;
+  TaskNumbers tasks_;
+  TorchrunSummary summary_;
   LabelForm form_ = label_form_of(file_.bytes);
   std::string_view label_;  // of the current line
-  std::string_view host_;   // by its launcher's label
   std::string plain_;       // the current line, where it had colours
   std::map<std::int64_t, Rank> rank_of_pid_;
-  std::multimap<Rank, std::size_t> unused_;  // DistributedDataParallel's exceptions, as notes
-  std::set<Rank> timed_out_;                 // ranks whose watchdog ended their calls
-  std::set<Rank> tasks_;                     // by the labels of lines
-  bool is_task_ = false;                     // the rank of the current line is a task of a launcher
-  std::vector<std::size_t> by_task_;         // notes whose rank is a task
-  bool starts_ranks_ = false;                // a task starts several ranks
-  bool others_end_ = false;                  // a launcher has reported a failure: it ends the rest
+  std::set<Rank> timed_out_;  // ranks whose watchdog ended their calls
+  bool others_end_ = false;   // a launcher has reported a failure: it ends the rest
+  Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
   struct FailedCall {
     Rank rank;
     int line;
@@ -614,11 +440,6 @@ class RankLogReader {
     int line;
   };
   std::optional<FailedProcess> failed_process_;  // the first that torchrun says failed
-  TorchrunSummary summary_;
-  int number_ = 0;
-  int reported_at_ = 0;       // the line of the last note
-  std::size_t followed_ = 0;  // notes that much output follows
-  Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
 };
 
 FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
@@ -640,8 +461,8 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
       {ExceptionReader::kTraceback, kStuckWatchdog, kAsyncError,
        "watchdog thread terminated with exception", kNcclWarning, "Watchdog caught collective",
        kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)",
-       kStoreLost, kWithoutGradient, GpuLines::kException, GpuLines::kAccess, GpuLines::kLost,
-       kWorkersBus, kDeepEp});
+       kStoreLost, UnusedParameters::kSign, GpuLines::kException, GpuLines::kAccess,
+       GpuLines::kLost, kWorkersBus, kDeepEp});
   const bool has_sign = sample_of(bytes).any(
       [](std::string_view text) { return search.occurs_in(text) || has_old_nccl_warning(text); });
   if (has_sign) return true;

@@ -1,0 +1,45 @@
+// What libraries write behind an exception, and what belongs to it: it is added to its note.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "trace/evidence/log_notes.h"
+#include "trace/ids.h"
+#include "trace/run.h"
+
+namespace lockstep::trace {
+
+// Of NCCL: "Last error:", and on the next line what failed. `text`: that line.
+inline constexpr std::string_view kLastError = "Last error:";
+void add_last_error(RankNote& exception, std::string_view text);
+
+// Of Huawei's collectives (HCCL): "EI0002: … The wait execution of the Notify register times out",
+// and "[ERROR] 2025-10-11-15:09:34 (PID:2969, Device:0, RankID:101) ERR00100 …", which names the
+// rank. False: the line is neither.
+inline constexpr std::string_view kOfHccl = "EI00";
+inline constexpr std::string_view kRankOfAscend = ", RankID:";
+bool add_hccl_error(RankNote& exception, std::string_view text);
+
+// Of DistributedDataParallel: the parameters' names, if TORCH_DISTRIBUTED_DEBUG is set, and their
+// numbers: "Parameter indices which did not receive grad for rank 2: 6 7". Processes whose output
+// is mixed write several, each for its rank.
+class UnusedParameters {
+ public:
+  static constexpr std::string_view kSign = "did not receive grad for rank ";
+
+  // A note was added about the rank: where it is such an exception, lines about it may follow.
+  void remember(const RankNote& note, std::size_t index);
+  // Adds what the line says to the rank's last such exception; where there is none, to a new note.
+  // `rank`: whose output the line is, if that is known. False: the line says nothing of the kind.
+  bool take(std::string_view text, Rank rank, LogNotes& notes);
+
+ private:
+  std::optional<std::size_t> note_about(Rank rank, LogNotes& notes);
+
+  std::multimap<Rank, std::size_t> noted_;  // the exceptions, as indices in the notes
+};
+
+}  // namespace lockstep::trace

@@ -9,6 +9,8 @@
 #include <fmt/core.h>
 
 #include "verify/blocking/blocking.h"
+#include "verify/blocking/device_stall.h"
+#include "verify/blocking/order_inversions.h"
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
@@ -363,25 +365,31 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   if (waits || (differ && !records_completion(run, semantics)))
     odd_program = find_odd_program(run, agreement);
   if (waits) uneven_exchange = find_uneven_exchange(run);
-  Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
-  if (odd_program) context.odd_program = &*odd_program;
-  if (uneven_exchange) context.uneven_exchange = &*uneven_exchange;
-  context.uneven_rounds = find_uneven_rounds(run, groups, where, agreement);
-  context.hung = options.hung;
+  Context context{.run = run,
+                  .groups = groups,
+                  .where = where,
+                  .modalities = modalities,
+                  .agreement = agreement,
+                  .live = may_go_on,
+                  .semantics = semantics,
+                  .odd_program = odd_program ? &*odd_program : nullptr,
+                  .uneven_exchange = uneven_exchange ? &*uneven_exchange : nullptr,
+                  .uneven_rounds = find_uneven_rounds(run, groups, where, agreement),
+                  .hung = options.hung};
 
   Causes causes(context);
   find_causes(context, questions, causes);
   report.findings = causes.take();
   doubt_damaged_dumps(run, questions, report.findings);
   const std::optional<ReplayResult> positions = presumed_positions(context, questions);
-  const Context presumed{run,
-                         groups,
-                         positions ? *positions : where,
-                         modalities,
-                         agreement,
-                         may_go_on && !positions,
-                         semantics,
-                         positions.has_value()};
+  const Context presumed{.run = run,
+                         .groups = groups,
+                         .where = positions ? *positions : where,
+                         .modalities = modalities,
+                         .agreement = agreement,
+                         .live = may_go_on && !positions,
+                         .semantics = semantics,
+                         .presumed = positions.has_value()};
   add_unexplained(context, positions ? &presumed : nullptr, options.live, questions,
                   report.findings);
   leave_out_killed_waiters(context, report.findings, input);

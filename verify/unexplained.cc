@@ -10,6 +10,7 @@
 
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
+#include "verify/blocking/gone.h"
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"

@@ -254,7 +254,7 @@ std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
   const std::vector<std::function<Ranks()>> criteria = {
       // Ranks whose device overtook (overtaking.h).
       [&] { return overtaking ? overtaking->deviants : Ranks{}; },
-      // Of messages, ranks that differ from their sister groups.
+      // With messages, ranks that differ from their sister groups.
       [&] { return overtaking ? Ranks{} : odd; },
       // With two groups, ranks that used the less common order.
       [&] {
@@ -327,8 +327,8 @@ bool may_have_exchanged_groups(const Context& context, const std::vector<std::si
          members_of(context, a.group) == members_of(context, b.group);
 }
 
-// Of a cycle of messages in which one rank alone waits in a collective: what to do, as far as that
-// is known. Empty for other cycles.
+// What to do about a cycle of messages in which one rank alone waits in a collective, as far as
+// that is known. Empty for other cycles.
 std::string advice_of_one_collective(const Context& context,
                                      const std::vector<std::size_t>& points) {
   std::optional<std::uint32_t> alone;

@@ -1,5 +1,7 @@
 // Finds a device that hangs in Flight Recorder dumps: its rank issued a call and did not complete
 // it, while peers completed it and wait in a later one.
+#include "verify/blocking/device_stall.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -12,7 +14,6 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
-#include "verify/blocking/blocking.h"
 #include "verify/context.h"
 
 namespace lockstep::verify {

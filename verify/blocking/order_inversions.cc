@@ -1,5 +1,7 @@
 // Finds collectives of several communicators that hang if a device runs its kernels one after the
 // other: cycles in the order in which ranks issue them. docs/verify.md has the argument.
+#include "verify/blocking/order_inversions.h"
+
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -11,7 +13,6 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
-#include "verify/blocking/blocking.h"
 
 namespace lockstep::verify {
 

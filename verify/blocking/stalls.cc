@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 
 #include "base/quantities.h"
-#include "verify/blocking/blocking.h"
+#include "verify/blocking/device_stall.h"
 #include "verify/blocking/messages.h"
 #include "verify/replay/semantics.h"
 #include "verify/replay/short_waits.h"

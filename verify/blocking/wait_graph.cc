@@ -116,6 +116,13 @@ void merge_hung(RootsByHeld& roots_by_held) {
 
 }  // namespace
 
+std::vector<std::uint32_t> WaitCause::all_ranks() const {
+  std::vector<std::uint32_t> out = roots;
+  out.insert(out.end(), victims.begin(), victims.end());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 std::vector<WaitCause> wait_causes(const ReplayResult& where) {
   const Graph graph = build(where);
   const std::size_t ranks = where.positions.size();

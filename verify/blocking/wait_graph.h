@@ -28,6 +28,8 @@ struct WaitCause {
   std::vector<std::uint32_t> victims;  // rank indices, ascending, without the roots
   std::vector<std::size_t> points;     // wait points in which roots or victims wait, ascending
   bool stuck = false;                  // proven: none of the waiting ranks can ever continue
+
+  std::vector<std::uint32_t> all_ranks() const;  // roots and victims, ascending
 };
 
 // The independent causes, sorted by their lowest root. The ranks of one cycle are one cause; so are

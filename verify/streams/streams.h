@@ -3,6 +3,17 @@
 //
 // Ranks with equal streams form a class, so the cost of the later analyses follows the number of
 // *different* ranks.
+//
+// The other files of the folder ask of ranks that differ:
+//
+//   where, and in what?       deviations.h, which walks the classes side by side (alignment.h) by
+//                             agreement.h (may two calls be one collective?) and edits.h
+//   which side is right?      reference.h: by number, else by left_out.h, batches.h,
+//                             sister_groups.h and past.h (a rank's earlier rounds; loops.h)
+//   and over all groups?      programs.h, rank_programs.h: what ranks of one kind do;
+//                             odd_programs.h, odd_program_edit.h: whose program diverges, and how
+//   and if calls look alike?  by counting: messages and calls of a round (exchanges.h,
+//                             uneven_rounds.h), calls of a step (step_counts.h)
 #pragma once
 
 #include <cstdint>

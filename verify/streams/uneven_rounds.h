@@ -4,8 +4,8 @@
 //
 //   encoder   vit | vit | vit | vit       between the calls of `world`, marked by |
 //   rank 0    v     v     v     v
-//   rank 1    v           v     v         left one out in the second round; rank 0 waits in its
-//   last
+//   rank 1    v           v     v         left one out in the second round: rank 0 waits in the
+//                                         last one
 #pragma once
 
 #include <cstddef>

@@ -462,13 +462,6 @@ Result<MultimodalPlan> read_multimodal_plan(const YamlDocument& document,
   return TowersReader(document, manifest).read();
 }
 
-Result<MultimodalPlan> parse_multimodal_plan(const std::string& text, const std::string& file,
-                                             const std::string& manifest) {
-  const Result<YamlDocument> document = parse_yaml(text, file);
-  if (!document) return document.error();
-  return read_multimodal_plan(*document, manifest);
-}
-
 std::optional<Transformer> published_encoder(std::string_view name) {
   for (const EncoderShape& shape : kEncoders) {
     if (shape.name != name) continue;

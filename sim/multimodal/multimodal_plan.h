@@ -100,8 +100,6 @@ std::string manifest_of(const nlohmann::json& document);
 // a distribution that is none; nothing that is trained; a manifest with a damaged line.
 Result<MultimodalPlan> read_multimodal_plan(const YamlDocument& document,
                                             const std::string& manifest);
-Result<MultimodalPlan> parse_multimodal_plan(const std::string& text, const std::string& file,
-                                             const std::string& manifest);
 
 // Sets what the layout of an encoder derives from the places of all towers: EncoderTower::layout's
 // data, and the LLM's data-parallel ranks. Errors: numbers that do not divide, and the index of the

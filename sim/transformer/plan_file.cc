@@ -270,12 +270,6 @@ Result<PlanFile> read_plan(const YamlDocument& document) {
   return PlanReader(document).read();
 }
 
-Result<PlanFile> parse_plan(const std::string& text, const std::string& file) {
-  const Result<YamlDocument> document = parse_yaml(text, file);
-  if (!document) return document.error();
-  return read_plan(*document);
-}
-
 bool is_plan(const std::string& text) {
   const Result<YamlDocument> document = parse_yaml(text, "");
   return document && document->value.is_object() && document->value.contains("plan");

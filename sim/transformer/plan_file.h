@@ -53,8 +53,6 @@ struct PlanFile {
 // missing key; a size without a unit; GPUs that tensor x context x stages do not divide; ranks,
 // batches, stages and chunks that do not fit together (workload_problem(), and the schedule's own
 // conditions).
-Result<PlanFile> parse_plan(const std::string& text, const std::string& file);
-// The same for a parsed document.
 Result<PlanFile> read_plan(const YamlDocument& document);
 
 // True if `text` is meant as a plan: it has the key "plan".

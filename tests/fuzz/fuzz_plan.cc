@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/documents/yaml_document.h"
 #include "sim/multimodal/multimodal_forecast.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/plan_forecast.h"
@@ -42,15 +43,15 @@ void fuzz_towers(const YamlDocument& document) {
 void fuzz_plan(std::string_view bytes) {
   const Result<std::vector<sim::DataSample>> samples = sim::parse_manifest(bytes, "fuzz.jsonl");
   LOCKSTEP_CHECK(samples || samples.error().location.line > 0, "an error names its line");
-  if (const auto document = parse_yaml(std::string(bytes), "fuzz.yaml");
-      document && sim::is_multimodal(document->value))
-    return fuzz_towers(*document);
-  const Result<sim::PlanFile> plan = sim::parse_plan(std::string(bytes), "fuzz.yaml");
-  if (!plan) {
-    LOCKSTEP_CHECK(!plan.error().message.empty(), "an error says what is wrong");
-    LOCKSTEP_CHECK(plan.error().location.file == "fuzz.yaml", "and where");
-    return;
-  }
+  const auto refused = [](const Error& error) {
+    LOCKSTEP_CHECK(!error.message.empty(), "an error says what is wrong");
+    LOCKSTEP_CHECK(error.location.file == "fuzz.yaml", "and where");
+  };
+  const Result<YamlDocument> document = parse_yaml(std::string(bytes), "fuzz.yaml");
+  if (!document) return refused(document.error());
+  if (sim::is_multimodal(document->value)) return fuzz_towers(*document);
+  const Result<sim::PlanFile> plan = sim::read_plan(*document);
+  if (!plan) return refused(plan.error());
   LOCKSTEP_CHECK(!sim::workload_problem(plan->model, plan->plan), "what is read can be");
   const std::int64_t pieces = std::int64_t{plan->plan.pipeline} * plan->plan.chunks;
   if (plan->plan.micro_batches() > 10'000 / pieces) return;  // right, and slow

@@ -10,6 +10,7 @@
 #include "base/files/read_file.h"
 #include "sim/measured/evaluation.h"
 #include "sim/transformer/plan_forecast.h"
+#include "tests/sim/plan_text.h"
 
 namespace lockstep::sim {
 namespace {

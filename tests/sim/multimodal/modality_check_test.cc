@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "reports/forecasts/multimodal.h"
+#include "tests/sim/plan_text.h"
 
 namespace lockstep::sim {
 namespace {

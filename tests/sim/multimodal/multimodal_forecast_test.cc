@@ -12,6 +12,7 @@
 
 #include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/task_times.h"
+#include "tests/sim/plan_text.h"
 
 namespace lockstep::sim {
 namespace {
@@ -154,7 +155,7 @@ TEST(Towers, EqualWorkHasNoStragglers) {
 }
 
 TEST(Towers, UnequalWorkHas) {
-  // Of about as much work as the LLM's stages have: with a much slower encoder all else waits
+  // The encoder has about as much work as the LLM's stages: with a much slower one all else waits
   // anyway.
   const MultimodalForecast f =
       forecast(top() + encoder("tensor: 4") + images("{poisson: 2}", "{lognormal: [200, 1]}"));

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/sim/plan_text.h"
+
 namespace lockstep::sim {
 namespace {
 

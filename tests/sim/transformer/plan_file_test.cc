@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/transformer/transformer.h"
+#include "tests/sim/plan_text.h"
 
 namespace lockstep::sim {
 namespace {

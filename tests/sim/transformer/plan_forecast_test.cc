@@ -14,6 +14,7 @@
 #include "base/files/read_file.h"
 #include "sim/measured/evaluation.h"
 #include "sim/transformer/calibration.h"
+#include "tests/sim/plan_text.h"
 #include "tests/sim/transformer/small_transformer.h"
 
 namespace lockstep::sim {

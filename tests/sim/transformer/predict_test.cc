@@ -48,7 +48,7 @@ TEST(Gemm, HasTilesOfTwoSquares) {
 TEST(Gemm, TilesAtTheEdgeTakeAsLongAsWholeOnes) {
   EXPECT_NEAR(waves_of({256 * 108 - 100, 128, 4096}), 1, 1e-9);
   EXPECT_NEAR(waves_of({256 * 108, 65, 4096}), 1, 1e-9);
-  // Of a narrower result they are narrower.
+  // A narrower result has narrower tiles.
   EXPECT_NEAR(waves_of({256 * 108, 64, 4096}), 0.5, 1e-9);
 }
 
@@ -176,7 +176,7 @@ TEST(Layer, GainsMoreFrom8BitsTheWiderItIs) {
   EXPECT_LT(gain(8192), cost.fp8_gain);
 }
 
-// Of an all-reduce's two halves the all-gather, which only sequence parallelism has as a call.
+// Only sequence parallelism makes the all-gather, one half of an all-reduce, a call of its own.
 TEST(Layer, Gathers8BitOperandsIn8Bits) {
   TrainingPlan of = predicted_plan();
   of.tensor = 2;
@@ -279,7 +279,8 @@ TEST(Step, APipelinesBubbleFollowsItsSchedule) {
   EXPECT_LT(predict_step(small_transformer(), of, {})->seconds, alternate.seconds);
 }
 
-// Of whole activations in the forward; of split ones scattered there, and gathered in the backward.
+// Whole activations are summed in the forward; split ones are scattered there, and gathered in the
+// backward.
 TEST(Step, TheEmbeddingIsSummedOverTensorRanksOnce) {
   TrainingPlan of = predicted_plan();
   of.tensor = 2;

@@ -297,7 +297,7 @@ TEST_F(SimulatePlan, ShippedPlansFit) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const Json all = Json::parse(outcome.out);
     EXPECT_EQ(all["memory"]["fits"], true) << entry.path();
-    // Of a model of several towers the lower end depends on its data.
+    // The lower end for a model of several towers depends on its data.
     EXPECT_GT(all["mfu"], all.contains("items") ? 0.1 : 0.2) << entry.path();
     EXPECT_LT(all["mfu"], 0.65) << entry.path();
     ++plans;

@@ -130,7 +130,7 @@ TEST(Transformer, SelectiveRecomputeRepeatsTheAttentionOnly) {
   EXPECT_EQ(hardware_flops(model, of) - once, 2.0 * 128 * 4 * 128 * 64);
 }
 
-// Of a gated layer keys, the attention's output and one up-projection: every second product.
+// A gated layer repeats keys, the attention's output and one up-projection: every second product.
 TEST(Transformer, SelectiveRecomputeOfGatedLayersRepeatsEverySecondProduct) {
   const Transformer model = llama_8b();
   TrainingPlan of = plan_of(128, 1);
@@ -325,7 +325,7 @@ TEST(Memory, FsdpKeepsAPipelinesWeightsAndSumsItsGradients) {
   const HeldPiece one = {.layers = 1, .parameters = layer, .trained = layer};
   EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, {one, one}).unsharded,
                    2 * 2 * layer + 4 * layer + 2 * 2 * layer);
-  // Of eight, rounds of four alternate between the pieces.
+  // With eight micro-batches, rounds of four alternate between the pieces.
   of.global_batch = 8;
   EXPECT_DOUBLE_EQ(fullest_moment(model, of, order_of(of), 1, {one, one}).unsharded,
                    (2 + 4) * 2 * layer + 2 * 2 * layer);
@@ -352,7 +352,7 @@ TEST(Memory, ALayerAtWorkHoldsWhatIsGatheredAndItsGradients) {
 }
 
 // torch/distributed/tensor/parallel/loss.py: 4 bytes more of each logit, and the product's input,
-// gathered. Of whole logits, and with Megatron's loss, there are 14 bytes.
+// gathered. Whole logits, and Megatron's loss, take 14 bytes.
 TEST(Memory, PyTorchsLossOverSplitLogitsHoldsMore) {
   const Transformer model = gpt(8, 1024, 16);
   TrainingPlan of = plan_of(1024, 8);

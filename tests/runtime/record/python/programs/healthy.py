@@ -147,7 +147,7 @@ def train(watched):
 
 
 def seconds_of_steps():
-    """Of each step, without and with watch(). In turn: what else the machine does slows both."""
+    """The times of steps without and with watch(), taken in turn: what else runs slows both."""
     jobs = [train(False), train(True)]
     times = [[], []]
     for _ in range(STEPS):

@@ -47,7 +47,7 @@ std::string first_of(const trace::Attempt& attempt, const TracesToJudge& traces)
   return "";
 }
 
-// Of a job that its launcher started again, what ended the attempts before: the last one may fail
+// What ended the earlier attempts of a job that its launcher restarted: the last one may fail
 // for another reason, as where no checkpoint was written yet, or not at all.
 std::optional<verify::Finding> tell_earlier_attempts(const std::vector<trace::Attempt>& attempts,
                                                      const TracesToJudge& traces) {

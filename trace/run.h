@@ -36,7 +36,7 @@ struct RankNote {
     gpu_fault,      // the driver reported that its GPU stopped working (Xid)
     caught,         // an exception after which the rank went on
     peer_lost,      // an exception that follows from another rank's end, or from a timeout
-    ended,          // a launcher saw it end; why, or whether it ended it itself, it does not say
+    ended,          // a launcher saw it end, and does not say why, or whether it ended it itself
     watchdog,       // PyTorch's watchdog: a call timed out
     nccl_warning,   // NCCL WARN
     gpu_warning,    // an Xid that a job may survive
@@ -131,7 +131,7 @@ struct Call {
   std::int32_t coalesced = kNone;  // the operations issued as one batch share it
   std::uint32_t values = 0;        // 1 + index into RankTrace::values; 0: none
   std::uint8_t flags = 0;          // CallFlags
-  // Of the rank's threads, the one that issued it; 0: the program's first, autograd's, or not
+  // The rank's thread that issued it; 0: the program's first, autograd's, or not
   // recorded. The numbers of two ranks do not correspond.
   std::uint16_t thread = 0;
 
@@ -276,8 +276,8 @@ struct RankTrace {
   // The trace is a snapshot of a running process. It may have issued further calls later, so a call
   // that it lacks counts as missing only where others wait for it.
   bool snapshot = false;
-  // Of a Flight Recorder dump: for how long at most a call had been open when its file was written
-  // (of a copy without the file's time: copied), and how long at most one took that completed.
+  // In a Flight Recorder dump: for how long at most a call had been open when its file was written
+  // (or copied, where a copy lost the time), and how long at most one took that completed.
   // kNoTime: not known.
   Nanos longest_open = kNoTime, longest_completed = kNoTime;
   // When the dump was written at the latest, by the time of its file; kNoTime: not known.

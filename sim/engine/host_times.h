@@ -1,7 +1,7 @@
 // What the recorded moments of a rank on a CPU say of its durations.
 //
 // Such a rank computes whenever its thread is not inside a call: from the end of one wait to the
-// next call. Our recorder writes both moments. Of a GPU the same gaps say only how long the host
+// next call. Our recorder writes both moments. On a GPU the same gaps say only how long the host
 // took to launch kernels, so they are no work.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace lockstep::sim {
 // Adds to `run`, and returns the ranks that got some:
 //
 // - the gaps between what the thread did, as spans of the host. Spans that are there take their
-//   part of a gap. Of ranks on one machine, which share its clock, those that began late have a gap
+//   part of a gap. Ranks of one machine share its clock, and those that began late have a gap
 //   before their first event;
 // - how long calls took (RankTrace::device_times): from the later of their issue and the end of the
 //   call before in their queue, a group's or that of its messages to or from a rank, to their

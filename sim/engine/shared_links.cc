@@ -85,8 +85,8 @@ void CallsOnLinks::begin_call(const FutureCall& future) {
     unused_.pop_back();
   }
   ActiveCall& active = calls_[call];
-  // Of the call that was here before, keep the version, so that its ends stay stale, and the
-  // memory.
+  // Keep two things of the call that was here before: the version, so that its ends stay stale,
+  // and the memory.
   const std::uint32_t version = active.version + 1;
   std::vector<std::uint32_t> slots = std::move(active.slots);
   active = {};

@@ -86,8 +86,8 @@ struct StepExchange {
   };
   Of of = Of::tasks;
 };
-// Of one stage, in the order in which their gradients are complete: the model's, the encoders',
-// those of `around`. Stages that have some of `around` have equally many.
+// The exchanges of one stage, in the order in which their gradients are complete: the model's, the
+// encoders', those of `around`. Stages that have some of `around` have equally many.
 using StageExchange = std::vector<StepExchange>;
 
 // The purpose of a step of a stage's program.

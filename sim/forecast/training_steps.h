@@ -55,7 +55,8 @@ class StepTimes {
   std::optional<Picos> evaluated_;
 };
 
-// Of a job that ran: `result` is what the folded `program` of the run did. O(steps of all classes).
+// The step times of a job that ran: `result` is what the folded `program` of the run did.
+// O(steps of all classes).
 StepTimes step_times(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      const ExecutionResult& result);
 

@@ -77,7 +77,7 @@ TowerMemory MemoryOfPlaces::states(std::string name, const RankParameters& train
   TowerMemory out;
   out.tower = std::move(name);
   const StateBytes bytes = state_bytes(trained, layout);
-  // Of a frozen tower the 16-bit parameters are all.
+  // A frozen tower holds its 16-bit parameters and nothing else.
   out.parameters =
       bytes.parameters +
       2 * (layout.sharding == Sharding::zero3 ? updated(frozen, layout) : frozen.total());

@@ -115,7 +115,7 @@ Result<std::string> read_calibration(const std::string& given) {
   // A shipped name goes first, also if a file of this name exists.
   if (const auto shipped = shipped_calibration_text(given)) return std::string(*shipped);
   Result<std::string> text = read_input(given);
-  // Of a plan it is beside the plan's file.
+  // A plan's calibration lies beside the plan's file.
   const std::string name = given.substr(given.rfind('/') + 1);
   if (text || name.find('.') != std::string::npos) return text;
   const std::vector<std::string> names = shipped_calibration_names();

@@ -117,7 +117,7 @@ double backward_seconds(const CostParameters& cost, const std::vector<Gemm>& gem
   return seconds;
 }
 
-// Of something, in each direction.
+// Something in each direction.
 struct Directions {
   double forward = 0, backward = 0;
 };

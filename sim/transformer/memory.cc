@@ -44,7 +44,7 @@ double dense_bytes_per_element(const Transformer& model, const TrainingPlan& pla
                             : 5.0 * static_cast<double>(model.heads) *
                                   static_cast<double>(plan.sequence) /
                                   static_cast<double>(model.hidden) / plan.tensor;
-  // Of the 24, 16 are before and after the activation function, in a block of four times the width.
+  // 16 of the 24 are before and after the activation function, in a block of four times the width.
   const double wide = tokens_in_blocks(model, plan) * static_cast<double>(model.ffn) /
                       (4 * static_cast<double>(model.hidden));
   const double cut = model.experts > 0 ? 8 + 16 * wide : 24;
@@ -162,8 +162,8 @@ struct Progress {
   double in_flight() const { return static_cast<double>(forwards - backwards); }
 };
 
-// Of a piece in a zero3 pipeline, as in StageMemory. `ends`: its task at hand is its last one,
-// after which the gradients are scattered.
+// The unsharded bytes of a piece in a zero3 pipeline, as in StageMemory. `ends`: its task at hand
+// is its last one, after which the gradients are scattered.
 double unsharded_bytes(const HeldPiece& piece, const Progress& progress, std::int64_t micro_batches,
                        bool ends) {
   if (progress.forwards == 0 || (progress.backwards == micro_batches && !ends)) return 0;

@@ -18,7 +18,7 @@ namespace lockstep::sim {
 //   full              2 s b h
 //
 // Gated layers have no dropouts and keep the two inputs of the product and the product itself;
-// grouped queries make keys and values smaller. Of a mixture's feed-forward blocks, those of all
+// grouped queries make keys and values smaller. A mixture's feed-forward blocks keep those of all
 // tokens that the fullest expert rank gets, and these tokens: see memory.cc.
 double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan);
 
@@ -52,7 +52,7 @@ struct HeldPiece {
 
 // What a stage holds, beyond its states, at the end of a task.
 struct StageMemory {
-  // What zero3 has gathered at the same time, and the buffers for that: memory.cc. Of a pipeline a
+  // What zero3 has gathered at the same time, and the buffers for that: memory.cc. In a pipeline, a
   // piece is a root with buffers of its own (torch/distributed/fsdp, FSDPCommContext). It keeps its
   // 16-bit weights from its first forward to its last backward, so that they are not gathered for
   // each micro-batch, and from its first backward sums gradients in float32; after its last one
@@ -60,7 +60,7 @@ struct StageMemory {
   // run_post_backward). So of interleaved pieces not all need gradients at the same time.
   double unsharded = 0;
   double activations = 0;  // of all micro-batches in flight
-  // Of a zero3 pipeline, beyond the activations, as in PyTorch 2.6's pipelining: a buffer for the
+  // In a zero3 pipeline, beyond the activations, as in PyTorch 2.6's pipelining: a buffer for the
   // gradient and, but for the first piece of the model, for the input of every micro-batch of the
   // step, and the input's gradient, once computed, until the next step (freed when it is sent only
   // since github.com/pytorch/pytorch/pull/164329); the results of those in flight; and the last
@@ -68,7 +68,7 @@ struct StageMemory {
   double messages = 0;
   double total() const { return unsharded + activations + messages; }
 };
-// Of the tasks of `stage`, in their order, the end of that at which it holds most. `pieces`: by
+// What `stage` holds at the end of the task, of `order`, at which it holds most. `pieces`: by
 // chunk. O(tasks x chunks).
 StageMemory fullest_moment(const Transformer& model, const TrainingPlan& plan,
                            const PipelineProgram& order, std::int32_t stage,

@@ -101,7 +101,7 @@ std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const C
                                                const RankParameters& count, double layers,
                                                bool overlapped);
 
-// Of these parameters, those that a rank updates: from zero1 on its own shard only.
+// How many of these parameters a rank updates: from zero1 on, its own shard only.
 double updated(const RankParameters& count, const TrainingPlan& plan);
 
 struct StepPrediction {

@@ -69,7 +69,7 @@ double every_second_flops(const Transformer& model) {
          (kv + h + static_cast<double>(model.blocks_per_token()) * static_cast<double>(model.ffn));
 }
 
-// Of one feed-forward block: its matrices, and the biases of those that are not gated.
+// The parameters of one feed-forward block: its matrices, and, unless it is gated, their biases.
 std::int64_t block_parameters(const Transformer& model) {
   if (model.gated) return 3 * model.hidden * model.ffn;
   return 2 * model.hidden * model.ffn + model.ffn + model.hidden;

@@ -72,7 +72,7 @@ struct TrainingPlan {
   std::int32_t chunks = 1;    // pieces of the model per pipeline stage
   // The first and the last piece have a layer less: the embedding and the logits count as one each
   // (Megatron-LM's account_for_embedding_in_pipeline_split and …_loss_…; arXiv 2407.21783, section
-  // 3.3.2). Of a model in one piece nothing changes.
+  // 3.3.2). Nothing changes for a model in one piece.
   bool short_ends = false;
   std::int32_t expert = 1;  // … of context and data ranks, over which the experts are distributed
   double expert_skew = 1;   // tokens that the fullest of them gets, over the mean

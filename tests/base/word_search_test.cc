@@ -20,7 +20,7 @@ TEST(WordSearch, FindsAnyOfTheWords) {
     EXPECT_FALSE(search.occurs_in(text)) << text;
 }
 
-// Of few letters, so that words begin, end and overlap everywhere.
+// The words have few letters, so that they begin, end and overlap everywhere.
 TEST(WordSearch, AgreesWithOneSearchForEachWord) {
   const std::array<std::string_view, 5> words = {"abab", "bbaab",
                                                  "aabb\xff"

@@ -112,7 +112,7 @@ TEST(RanksThatStandForOthers, FewRanksAreAllExamined) {
   EXPECT_EQ(*traced, (std::vector<std::int32_t>{0, 1, 2}));
 }
 
-TEST(RanksThatStandForOthers, OfManyRanksOneOfEachClassIsExamined) {
+TEST(RanksThatStandForOthers, OneOfEachClassIsExamined) {
   const auto traced = runtime::ranks_that_stand_for(
       scenario_of("ranks: 1000\nstrategy: ddp\n"
                   "data: {modality: [{ranks: [7, 9], steps: [1], has: [text]}, {has: [image, "

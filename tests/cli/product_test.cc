@@ -97,7 +97,7 @@ TEST(Product, TheCounterexampleGoesToEveryOutput) {
 }
 
 // The report of a run in which every rank meets what most may meet, and nothing else beside it.
-TEST(Product, OfASafeProgramEveryOutputSaysSo) {
+TEST(Product, EveryOutputSaysThatAProgramIsSafe) {
   const TwoConditions program(true);
   const std::string page = program.folder.file("safe.html");
   const std::string timeline = program.folder.file("safe.json");

@@ -62,7 +62,7 @@ TEST_F(RunCommand, CheckComparesWithWhatIsExpected) {
   EXPECT_THAT(differing.err, HasSubstr("expected verdict findings, found clean"));
 }
 
-TEST_F(RunCommand, OfAFolderATableComesLast) {
+TEST_F(RunCommand, AFoldersTableComesLast) {
   scenario("finish", "expect: {verdict: clean}\n");
   scenario("one rank stops early", "expect: {verdict: clean}\n");
   const Outcome run = run_lockstep({"run", folder_.path(), "--output-dir", folder_.file("out")});
@@ -74,7 +74,7 @@ TEST_F(RunCommand, OfAFolderATableComesLast) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/report.json")));
 }
 
-TEST_F(RunCommand, OfReferencesATableComesLast) {
+TEST_F(RunCommand, TheTableOfReferencesComesLast) {
   scenario("finish");
   folder_.write("global.yaml", "lockstep: 1\nranks: 3\nname: finish\nmodel: {negatives: global}\n");
   const Outcome run =
@@ -210,7 +210,7 @@ TEST_F(RunCommand, SharingGpusChangesNothingOnGloo) {
   EXPECT_THAT(run.out, Not(HasSubstr("sharing GPUs")));
 }
 
-// Of a job of two ranks of which nothing was found.
+// The outcome of a job of two ranks in which nothing was found.
 runtime::JobOutcome ended(runtime::JobEnd end) {
   runtime::JobOutcome out;
   out.end = end;

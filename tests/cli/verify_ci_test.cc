@@ -83,7 +83,7 @@ class VerifyCi : public ::testing::Test {
   std::filesystem::path before_;
 };
 
-TEST_F(VerifyCi, OfTracesItFailsOnWarningsAndLeavesJunit) {
+TEST_F(VerifyCi, FailsOnWarningsInTracesAndLeavesJunit) {
   record(8);
   EXPECT_EQ(run_lockstep({"verify", "--ci", "traces"}).status, 0);
   record(9);
@@ -122,7 +122,7 @@ TEST_F(VerifyCi, FurtherReportsAndFiltersAreThoseOfVerify) {
   EXPECT_EQ(run_lockstep({"verify", "--ci", "traces", "-o", "xml=r"}).status, 2);
 }
 
-TEST_F(VerifyCi, OfADerivationAllMixesAreDecided) {
+TEST_F(VerifyCi, DecidesAllMixesOfADerivation) {
   derive({"all", "all"});
   const Outcome outcome = run_lockstep({"verify", "--ci", "derived"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;

@@ -129,7 +129,7 @@ void wait_for_ever(Recorder& r) {
   r.begin();
 }
 
-TEST_F(WatchTest, OfAJobThatEndedGivesItsReport) {
+TEST_F(WatchTest, AJobThatEndedGivesItsReport) {
   start(0, 2, end_cleanly, false);
   start(1, 2, end_cleanly, false);
   const Outcome outcome = watch();

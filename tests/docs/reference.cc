@@ -221,26 +221,25 @@ std::map<std::string, std::string> reference_pages(const Lockstep& lockstep) {
   out["rules.md"] = rules_page(Json::parse(lockstep({"explain", "--json"})));
   out["scenario.md"] =
       std::string("# Keys of scenarios\n\n") + kRenewed +
-      "Of the schema that `lockstep scenario --schema` prints. A list's items are `[]`, a name of "
-      "one's own is in\nparentheses. [Scenarios](../scenarios.md) explains what the keys do "
-      "together.\n\n" +
+      "The keys of the schema that `lockstep scenario --schema` prints. A list's items are `[]`, a "
+      "name of one's own is\nin parentheses. [Scenarios](../scenarios.md) explains what the keys "
+      "do together.\n\n" +
       key_table(Json::parse(lockstep({"scenario", "--schema"})));
-  out["machine.md"] =
-      std::string("# Keys of machine files\n\n") + kRenewed +
-      "Of the files that `lockstep simulate --machine` reads and `lockstep calibrate` writes. "
-      "Quantities have units:\n`976ns`, `450GB/s`, `989TFLOP/s`, `80GB`. [Step "
-      "times](../simulate-scenarios.md#machine-files) explains them together.\n\n" +
-      key_table(Json::parse(sim::machine_schema()));
-  out["plan.md"] =
-      std::string("# Keys of plan files\n\n") + kRenewed +
-      "Of the files that `lockstep simulate plan` and `lockstep sweep` read. [Training steps]"
-      "(../simulate-workloads.md#plans) explains them\ntogether.\n\n" +
-      key_table(Json::parse(sim::plan_schema()));
+  out["machine.md"] = std::string("# Keys of machine files\n\n") + kRenewed +
+                      "The keys of the files that `lockstep simulate --machine` reads and "
+                      "`lockstep calibrate` writes. Quantities\nhave units: `976ns`, `450GB/s`, "
+                      "`989TFLOP/s`, `80GB`. [Step times](../simulate-scenarios.md#machine-files) "
+                      "explains\nthem together.\n\n" +
+                      key_table(Json::parse(sim::machine_schema()));
+  out["plan.md"] = std::string("# Keys of plan files\n\n") + kRenewed +
+                   "The keys of the files that `lockstep simulate plan` and `lockstep sweep` read. "
+                   "[Training\nsteps](../simulate-workloads.md#plans) explains them together.\n\n" +
+                   key_table(Json::parse(sim::plan_schema()));
   out["multimodal-plan.md"] =
       std::string("# Keys of plan files of several towers\n\n") + kRenewed +
-      "Of the plans with `llm` and `encoders` that `lockstep simulate plan` and `lockstep sweep` "
-      "read. A list's items\nare `[]`. [Several towers](../simulate-multimodal.md) explains them "
-      "together.\n\n" +
+      "The keys of plans with `llm` and `encoders` that `lockstep simulate plan` and `lockstep "
+      "sweep` read. A list's\nitems are `[]`. [Several towers](../simulate-multimodal.md) explains "
+      "them together.\n\n" +
       key_table(Json::parse(sim::multimodal_plan_schema().dump()));
   out["cli.md"] = cli_page(lockstep);
   return out;

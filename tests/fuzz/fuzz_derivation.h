@@ -13,8 +13,8 @@ namespace lockstep {
 // The bytes between blank lines.
 std::vector<std::string_view> sections_of(std::string_view bytes);
 
-// Of few ranks, conditions and steps: what is judged must be so in a moment. Errors: other than
-// that, or no derivation.
+// A derivation of few ranks, conditions and steps, which is judged in a moment. Errors: it is
+// larger, or is none.
 Result<trace::Derivation> small_derivation(const std::vector<std::string_view>& sections);
 
 // The traces of one run.

@@ -36,8 +36,8 @@ void try_points(const sim::ScenarioGrid& plan) {
 
 }  // namespace
 
-// Any bytes as a sweep's file: an error, or axes that a job can be varied along. Of what fits to
-// it, points are scenarios and machines, or refused.
+// Any bytes as a sweep's file: an error, or axes that a job can be varied along. The points
+// of a sweep that fits are scenarios and machines, or refused.
 void fuzz_sweep_file(std::string_view bytes) {
   const auto file = sim::parse_sweep_file(std::string(bytes), "fuzz.yaml");
   if (!file) {

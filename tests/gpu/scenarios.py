@@ -3,8 +3,8 @@
 usage: scenarios.py --lockstep PROGRAM --output DIR [--cpu] [--gpus N] [--jobs N] [--limit-s S]
                     [--minutes M] [--only TEXT]...
 
-Of each scenario: verdict, ranks and step are those of its `expect:` (`lockstep run --check`); of what
-ends well the last loss is that of the same job on the CPU, to 5 %; and the calls are those that
+For each scenario, verdict, ranks and step are those of its `expect:` (`lockstep run --check`); if it
+ends well, the last loss is that of the same job on the CPU, to 5 %; and the calls are those that
 `lockstep derive` says. --cpu runs them as they are, on Gloo: a rehearsal.
 
 DIR gets rows.tsv (checks.py), and for each scenario runs/FAMILY/NAME with its traces, logs and report.

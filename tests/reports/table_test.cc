@@ -71,7 +71,7 @@ TEST(Table, OfManyColumnsNamesEachCellForPhones) {
   EXPECT_THAT(markup, testing::HasSubstr("<td data-name=\"step\">20.3 s</td><td></td>"))
       << "a cell without text has no name either";
   EXPECT_THAT(sample().html("calls"), testing::Not(testing::HasSubstr("data-name")));
-  // Of a thousand rows the names would be a third of the page: the script gives them.
+  // The names of a thousand rows would be a third of the page: the script gives them.
   const std::string explored = wide.html("plans", "explore");
   EXPECT_THAT(explored, testing::HasSubstr("<table class=\"explore list\">"));
   EXPECT_THAT(explored, testing::Not(testing::HasSubstr("data-name")));

@@ -117,7 +117,7 @@ TEST_F(StartedRanks, AreStartedOneByOneByAWorkerThatTheUserNames) {
     EXPECT_THAT(calls, HasSubstr(rank));
 }
 
-// Of a worker beside the program: as if it were installed so.
+// The worker lies beside the program, as where both are installed.
 TEST_F(StartedRanks, AWorkerThatCannotStartIsReportedByItsWords) {
   worker("installed", "echo cannot load libtorch_cpu.so >&2\nexit 127");
   std::filesystem::copy_file(LOCKSTEP_PROGRAM, folder_.file("installed/lockstep"));

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, PreloadScenarios,
                                            "pipeline/one_f_one_b_ok",
                                            "training/global_negatives_ok"));
 
-TEST_F(Preload, OfAJobThatHangsEverythingUpToThereIsThere) {
+TEST_F(Preload, EverythingUpToAHangIsThere) {
   run("modality/manual_silent_bad");
   expect_the_same_calls(/*to_the_end=*/false);
 }

@@ -315,7 +315,7 @@ TEST_F(Simulate, ARankThatRaisesIsSaidWithWhatComesOfIt) {
   EXPECT_EQ(simulate(shipped("modality/ddp_all_text_only_bad")), 1) << log();
   EXPECT_THAT(log(), HasSubstr("an exception ends ranks 0,1."));
   EXPECT_EQ(json()["report"]["findings"][0]["rule"], "unused-parameter");
-  // Of stages that all receive first each is derived up to there, and waits.
+  // Where all stages receive first, each is derived up to there, and waits.
   EXPECT_EQ(simulate(shipped("pipeline/crossed_receive_bad")), 1) << log();
   EXPECT_EQ(json()["raised"], Json::array());
   EXPECT_EQ(json()["report"]["findings"][0]["rule"], "p2p-cycle");

@@ -80,7 +80,7 @@ TEST_F(LoadTest, WhatARankSaidBesideItsRingFileIsNoSecondRecording) {
   EXPECT_TRUE(run.ranks[0].source.ends_with("rank_0.ring"));
 }
 
-TEST_F(LoadTest, OfSeveralRunsInOneFolderTheNewestIsRead) {
+TEST_F(LoadTest, TheNewestOfSeveralRunsInOneFolderIsRead) {
   write_job(0, 2, "1795564800000000002-7");
   write_job(1, 3, "1795564800000000001-9");  // did not come to record in the later run
   write_job(2, 3, "1795564800000000001-9");
@@ -93,7 +93,7 @@ TEST_F(LoadTest, OfSeveralRunsInOneFolderTheNewestIsRead) {
 }
 
 // Ranks that fail before they have a store have marks of their own.
-TEST_F(LoadTest, OfOneAttemptAllMarksAreRead) {
+TEST_F(LoadTest, AllMarksOfOneAttemptAreRead) {
   write_job(0, 3, "1795564800000000003-7/5-1");
   write_job(1, 3, "1795564800000000004-8/5-1");
   write_job(2, 3, "1795564800000000001-9/5-0");
@@ -120,7 +120,7 @@ TEST_F(LoadTest, AFolderWithAllForms) {
             "the headers disagree about world_size: 2 (rank 0) and 3 (rank 1)");
 }
 
-TEST_F(LoadTest, OfTwoFormsOfOneTraceTheRingFileIsRead) {
+TEST_F(LoadTest, TheRingFileIsReadWhereATraceHasTwoForms) {
   dir_.write("rank_0.trace.jsonl", trace_of(0, 5));
   write_ring("rank_0.ring", 0, 3);
   const trace::Run run = load({dir_.path()});

@@ -88,7 +88,7 @@ TEST_F(OtherAttempts, AnEarlierOneThatWasFurtherIsLeftOut) {
                                       "ranks 0-2 issued call 5"));
 }
 
-TEST_F(OtherAttempts, OfEqualSidesTheOlderIsLeftOut) {
+TEST_F(OtherAttempts, TheOlderOfEqualSidesIsLeftOut) {
   for (int r = 0; r < 4; ++r) write(r, r < 2 ? kAttemptBegan : kAttemptBegan - 3600 * kOneSecond);
   EXPECT_THAT(read(), ElementsAre(0, 1));
   for (int r = 0; r < 4; ++r) write(r, r >= 2 ? kAttemptBegan : kAttemptBegan - 3600 * kOneSecond);

@@ -57,7 +57,7 @@ class OtherJobs : public testing::Test {
   std::vector<std::string> said_;
 };
 
-TEST_F(OtherJobs, OfTwoSetsOfDumpsTheNewerIsJudged) {
+TEST_F(OtherJobs, TheNewerOfTwoSetsOfDumpsIsJudged) {
   for (int r = 0; r < 2; ++r) dir_.write(fmt::format("rank_{}.json", r), dump_of_job(kJobBegan, 8));
   for (int r = 0; r < 3; ++r)
     dir_.write(fmt::format("old_rank_{}.json", r), dump_of_job(kJobBegan - 60 * kASecond, 4));

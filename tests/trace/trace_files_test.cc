@@ -87,7 +87,7 @@ TEST_F(TraceFilesTest, PlainAndPacked) {
   EXPECT_THAT(contents(dir_.write("b", "")), ElementsAre(""));
 }
 
-TEST_F(TraceFilesTest, OfAFileThatNobodyWantsTheHeadIsRead) {
+TEST_F(TraceFilesTest, OnlyTheHeadOfAFileThatNobodyWantsIsRead) {
   wants_ = [](std::string_view) { return false; };
   const std::string path = dir_.write("checkpoint", "weights");
   fs::resize_file(path, std::uintmax_t{1} << 40U);

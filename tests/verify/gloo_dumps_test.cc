@@ -177,7 +177,7 @@ TEST(GlooDumps, ARankThatWasDumpedBeforeTheOthersIsNotMissed) {
   EXPECT_THAT(all_text(report), HasSubstr("the dumps were not taken at one moment"));
 }
 
-// Of two ranks of which one died, only one dump is left. It says that there was another rank.
+// One of two ranks died, so that only one dump is left. It says that there was another rank.
 TEST(GlooDumps, TheDumpOfTheFirstRankAloneIsNotAWholeJob) {
   for (const char* const file : {"rank_0", "rank_0.json"}) {
     const auto run =

@@ -140,7 +140,7 @@ TEST(Modality, CallsInTheOtherOrderAreASwapWhateverTheBatchesHeld) {
               HasSubstr("order-swap error"));
 }
 
-TEST(Modality, OfTwoRanksTheOneThatLacksTheModalityDeviates) {
+TEST(Modality, TheOneOfTwoThatLacksTheModalityDeviates) {
   EXPECT_THAT(summary(verify(program(
                   {"modality 0 text; all_reduce n=2 what=text.w step=0 open; cut",
                    "modality 0 image,text; all_reduce n=8 what=image.w step=0 open; cut"}))),

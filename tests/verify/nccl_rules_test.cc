@@ -439,7 +439,7 @@ std::string stage(int peer, const std::string& done, const std::string& open) {
   return messages(done, peer, "") + messages(open, peer, " open") + "hung";
 }
 
-TEST(NcclRules, OfTwoMessagesThatCrossTheOtherRoundsTellTheOneLeftOut) {
+TEST(NcclRules, OtherRoundsTellWhichOfTwoMessagesThatCrossWasLeftOut) {
   EXPECT_THAT(judge_as_nccl({stage(1, "ssr", "r"), stage(0, "rrs", "rrss")}),
               StartsWith("p2p-unmatched error observed culprits=1"));
   // Rank 0 left out a send: rank 1 does what it always does.
@@ -452,7 +452,7 @@ TEST(NcclRules, OfTwoMessagesThatCrossTheOtherRoundsTellTheOneLeftOut) {
 
 // Two stages, each with the norm of all gradients at the end of its step. Rank 1 may have left it
 // out after its first exchange, or rank 0 its second exchange.
-TEST(NcclRules, OfAFirstRoundNothingTellsAnExchangeFromACollectiveLeftOut) {
+TEST(NcclRules, NothingTellsAnExchangeFromACollectiveLeftOutInAFirstRound) {
   const std::string norm = "all_reduce n=1";
   const auto judged = [&](const std::string& of_zero, const std::string& of_one) {
     return judge_as_nccl(

@@ -42,8 +42,8 @@ struct GotGradient {
 };
 using GotGradients = std::map<std::uint32_t, GotGradient>;  // by name
 
-// What the optimizer got on a rank in step n: gradients that are not zero. Of several records the
-// last one counts; a program that clips before it reduces leaves two.
+// What the optimizer got on a rank in step n: gradients that are not zero. The last of several
+// records counts; a program that clips before it reduces leaves two.
 GotGradients last_gradients(const trace::RankTrace& trace, std::int64_t n) {
   GotGradients out;
   for (const trace::StateMark& mark : trace.states) {

@@ -37,7 +37,7 @@ class Score {
 };
 
 // The table of the dynamic program. Filled from the ends backwards, so that step(0, 0) is the first
-// edit; the usual forward direction would need a walk back. Of scores it keeps three rows.
+// edit; the usual forward direction would need a walk back. It keeps three rows of scores.
 class Table {
  public:
   explicit Table(const EditProblem& problem)
@@ -436,7 +436,7 @@ Token Sequence::repeated(std::size_t i, std::size_t rounds, std::size_t period,
 std::optional<Token> Sequence::habit(std::size_t i) {
   const std::size_t period = find_repetition(i);
   if (period == 0) return std::nullopt;
-  // Of several occurrences that look as much alike, each counts: "a b a | a" is followed by b, by
+  // Where several occurrences look as much alike, each counts: "a b a | a" is followed by b, by
   // the beginning of the round, or by another a, by its end.
   const std::size_t longest = suffix(i - 1, period);
   for (std::size_t back = period + 1; back < i && back <= kHistory && longest < kSuffix; ++back)

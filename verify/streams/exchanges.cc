@@ -472,8 +472,8 @@ class Search {
   }
 
   // Whether two rounds of the one are one round of the other, in all channels of `odd`: it issued a
-  // collective too many, or left one out. Of a second round of the partner that did not end, any
-  // part may have been posted; one like the first would make twice as many.
+  // collective too many, or left one out. If the partner was in a second round, any part of it
+  // may have been posted; one like the first would make twice as many.
   UnevenExchange::Kind kind_of(std::uint32_t odd, Round round) const {
     bool split = of_at(odd).knows(round + 1), joined = true;
     std::size_t more = 0;

@@ -211,7 +211,7 @@ Usual unless_loop_varies(const trace::Run& run, Agreement& agreement, CallRef ca
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const trace::Call& next = calls[call.call - loop_before(run, agreement, call)];
   const std::vector<std::uint32_t> predicted = usual_calls(run, agreement, call);
-  // Of two calls that both leave the loop, the past tells which one is usual.
+  // If both calls leave the loop, the past tells which one is usual.
   const bool both_leave =
       usual == Usual::no && std::none_of(predicted.begin(), predicted.end(), [&](std::uint32_t u) {
         return is_same_of_program(agreement, calls[u], next);

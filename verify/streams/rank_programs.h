@@ -67,7 +67,7 @@ class RankPrograms {
   // Groups whose members, but at most one, send and receive over the same distances, also from the
   // last to the first. The first and the last stage of a pipeline lack a side.
   bool is_ring(trace::GroupId group) const { return rings_.contains(group.value); }
-  // Of a group with messages.
+  // How many ranks a group has in which messages were sent.
   std::uint32_t size_of(trace::GroupId group) const { return sizes_.at(group.value); }
 
   // Whether two ranks of one kind made the same call (indices in their programs), each in its own

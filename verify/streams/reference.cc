@@ -115,10 +115,11 @@ class Choice {
           }))
         return p;
     }
-    // Of two new calls of different operations, the more common one is no more right: a metric may
-    // be summed or gathered. Nor is one after which comes the other one: it is not in its place.
-    // Nor one of another step, nor of one operation one of another line: these are two calls, of
-    // which one was left out. That the next round begins as the one before says nothing about it.
+    // If two new calls have different operations, the more common one is no more right: a metric
+    // may be summed or gathered. Nor is one after which comes the other one: it is not in its
+    // place. Nor one of another step, nor of one operation one of another line: these are two
+    // calls, of which one was left out. That the next round begins as the one before says nothing
+    // about it.
     const bool are_two_calls =
         in_other_steps || (!other_operations && come_from_other_lines(first, second));
     if (!new_part && may_differ_in_commonness(first, second) && !are_two_calls &&
@@ -185,10 +186,10 @@ class Choice {
     });
   }
 
-  // Of two largest parties, whether the other one may as well have left a loop where this one makes
-  // another round: after whole rounds it blocks in such a call from a line of its own. Then the one
-  // may make a round too many, or the other one too few, or a call too many. Not of calls that
-  // gather: those are mostly a checkpoint or a validation that one rank makes alone.
+  // For two equally large parties: whether the other one may as well have left a loop where this
+  // one makes another round: after whole rounds it blocks in such a call from a line of its own.
+  // Then the one may make a round too many, or the other one too few, or a call too many. Not of
+  // calls that gather: those are mostly a checkpoint or a validation that one rank makes alone.
   bool may_have_left_loop(std::size_t party) {
     if (largest_.size() != 2) return false;
     const std::size_t on = parties_[party][0];
@@ -263,8 +264,9 @@ class Choice {
     return verify::may_begin_new_part(at_.run(), at_.agreement(), at_.next_call(cursor));
   }
 
-  // Whether a call like the cursor's next one comes later. Of two operations not directly after it:
-  // an evaluation that gathers twice in a row shows nothing. Of one in two sizes that is evidence.
+  // Whether a call like the cursor's next one comes later. Between two operations it must not come
+  // directly after: an evaluation that gathers twice in a row shows nothing. Between two sizes of
+  // one operation that is evidence.
   bool is_made_again(std::size_t cursor, bool other_operations) {
     Sequence& sequence = at_.sequence(cursor);
     const Token call = at_.next_token(cursor);

@@ -18,7 +18,7 @@ each rank's ring file, in the first steps and then in every `every`-th:
 - which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
-Of each tensor its hash and norm are kept, and a sketch of 8 numbers where it can show something; not
+Each tensor's hash and norm are kept, and a sketch of 8 numbers where it can show something; not
 its values. What is known to be the same on several ranks is compared: tensors of a model under
 DistributedDataParallel, DTensors along the dimensions of their mesh over which they are replicated
 (hybrid sharding), and normalisation layers in a tensor group. What begins equal and gets equal
@@ -296,7 +296,7 @@ def tensors_of(batch: Any) -> "Iterator[torch.Tensor]":
 
 
 def _samples_by_content(batch: Any) -> "list[int]":
-    """A number for each sample of a batch, equal for equal samples. Of long ones some columns."""
+    """A number for each sample of a batch, equal for equal samples; of some columns for long ones."""
     # Sparse, nested and quantized tensors have no rows to reshape.
     tensors = [t.detach() for t in tensors_of(batch)
                if t.layout == torch.strided and not t.is_nested and not t.is_quantized
@@ -538,7 +538,7 @@ class Watch:
         self._told_replicas = False
         self._told_data_set = False
         self._clipped = 0  # how often in this step
-        # Of this step's gradients: they were recorded; and, once the program changed them by
+        # Whether this step's gradients were recorded; and, once the program changed them by
         # clipping or unscaling, the norms that they had then, to notice a later change.
         self._told_gradients = False
         self._changed_to: "Optional[list[torch.Tensor]]" = None
@@ -757,7 +757,7 @@ class Watch:
         return next((p.device.type for p in self._tensors.parameters.values()), "cpu")
 
     def _random_state(self) -> torch.Tensor:
-        """Of the generator from which the model's device draws, for instance for dropout."""
+        """The state of the device's random generator, from which dropout draws, for instance."""
         device = self._device()
         return torch.get_rng_state() if device == "cpu" else (
             torch.get_device_module(device).get_rng_state())

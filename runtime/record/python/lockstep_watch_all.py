@@ -9,7 +9,7 @@ and given to lockstep_watch.watch(), as
     watch(model, optimizer)
 
 would do. So what watch() must be told stays unknown: replicas by hand are recognised by equal
-gradients only. Of a model's optimizers the first one is followed, or one that takes its place.
+gradients only. The first of a model's optimizers is followed, or one that takes its place.
 Samples are those of the first data set whose batches a training forward uses, read by DataLoader.
 """
 

@@ -60,7 +60,7 @@ TEST_F(ReadFileTest, ReadsFilesWithoutASize) {
   EXPECT_EQ(read("/proc/self/status", 10), "error: the file is larger than 10 B");
 }
 
-TEST_F(ReadFileTest, OfWhatIsNotWantedOnlyTheHeadIsRead) {
+TEST_F(ReadFileTest, OnlyTheHeadIsReadOfWhatIsNotWanted) {
   const std::string text = text_of(kHead + 1000);
   const std::string path = dir_.write("f", text);
   std::size_t seen = 0;

@@ -43,7 +43,7 @@ TEST(LeastSquares, IsAllZeroWhereNothingElseIsBetter) {
   EXPECT_THAT(fit.solve(), ElementsAre(0, 0));
 }
 
-// Of two unknowns that occur together only, a ridge decides; without one, one is taken alone.
+// Where two unknowns occur together only, a ridge decides; without it, one is taken alone.
 TEST(LeastSquares, DependentUnknownsNeedARidge) {
   LeastSquares fit(2);
   fit.add(std::array{1.0, 4.0}, 8, 1);

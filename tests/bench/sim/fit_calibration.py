@@ -81,7 +81,7 @@ def tamed(error):
 
 
 def solve(matrix, right):
-    """Of a small symmetric positive matrix, by elimination with pivots."""
+    """Solves a small symmetric positive system, by elimination with pivots."""
     a = [row + [b] for row, b in zip(matrix, right)]
     n = len(right)
     for k in range(n):

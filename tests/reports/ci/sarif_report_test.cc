@@ -195,7 +195,7 @@ TEST(SarifReport, TheRulesWouldNoticeAMistake) {
               testing::ElementsAre("location: not relative: file:///app/train.py"));
 }
 
-TEST(SarifReport, OfMoreResultsThanGithubTakesTheWorstAreWritten) {
+TEST(SarifReport, TheWorstAreWrittenIfThereAreMoreThanGithubTakes) {
   const json run = run_of(report_of(std::vector<verify::Finding>(
       25'003, finding_of(verify::RuleId::deadlock, verify::Severity::error))));
   EXPECT_EQ(run["results"].size(), 25'000U);

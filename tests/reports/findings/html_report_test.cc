@@ -320,7 +320,7 @@ TEST(HtmlReport, LoadsNothing) {
     EXPECT_THAT(text, Not(HasSubstr(from)));
 }
 
-TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
+TEST(HtmlReport, TheFirstOfManyFindingsAreInFullAndNoneIsLost) {
   std::vector<verify::Finding> findings;
   for (int i = 0; i < 30; ++i)
     findings.push_back(
@@ -332,7 +332,7 @@ TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
   EXPECT_THAT(page.texts("td"), Contains("event 29"));
 }
 
-TEST(HtmlReport, OfAVeryLargeJobTheSizeFollowsTheNumberOfDifferentRanks) {
+TEST(HtmlReport, TheSizeForAVeryLargeJobFollowsTheNumberOfDifferentRanks) {
   std::vector<std::string> ranks(
       5000, all_reduce(0, "w", 8) + complete(0) + all_reduce(1, "image", 8) + kHung);
   const auto size = [](const std::vector<std::string>& traces) {

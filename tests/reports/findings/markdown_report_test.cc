@@ -39,7 +39,7 @@ TEST(MarkdownText, KeepsWhatHasNone) {
     EXPECT_EQ(markdown_text(text), text);
 }
 
-// Of every character alone and between blanks, none that could begin something is left.
+// No character that could begin something is left, alone or between blanks.
 TEST(MarkdownText, HoldsForEveryCharacter) {
   for (int c = 1; c < 128; ++c) {
     const std::string out = markdown_text(std::string(1, static_cast<char>(c)));

@@ -191,7 +191,7 @@ TEST(Timeline, WithoutTimesItShowsTheOrderAndSaysSo) {
 }
 
 // As derivations are: what no schedule reaches is not there, and who hangs stays where it does.
-TEST(Timeline, OfAProgramWhatHangsLastsUntilTheEndAndTheRestIsNotThere) {
+TEST(Timeline, WhatHangsInAProgramLastsUntilTheEndAndTheRestIsNotThere) {
   const std::string first = all_reduce(0, "a", 8);
   const Json file = timeline(
       inline_run({first + all_reduce(1, "b", 8) + all_reduce(2, "c", 8) + kClean, first + kClean}));
@@ -206,7 +206,7 @@ TEST(Timeline, OfAProgramWhatHangsLastsUntilTheEndAndTheRestIsNotThere) {
   for (const Json& event : file["traceEvents"]) EXPECT_LE(event.value("ts", 0.0), 2) << event;
 }
 
-TEST(Timeline, OfAProgramAWaitThatNeverEndsIsWhereItStops) {
+TEST(Timeline, AProgramStopsAtAWaitThatNeverEnds) {
   const std::string rank = all_reduce(0, "a", 8, kAsync) + all_reduce(1, "b", 8, kAsync) +
                            event_line("wait", 1) + all_reduce(2, "c", 8) + kClean;
   const Json file = timeline(inline_run({rank, all_reduce(0, "a", 8) + kClean}));
@@ -246,7 +246,7 @@ TEST(Timeline, CountersAreOnTheClockOfTheRun) {
   EXPECT_EQ(values[1]["args"], Json::parse(R"({"a":3,"b":4})"));
 }
 
-// Of a run whose beginning is left out, so is that of its counters.
+// Where the beginning of a run is left out, so is that of its counters.
 TEST(Timeline, CountersBeginWithWhatIsShown) {
   std::string rank;
   for (int i = 0; i < 10; ++i)
@@ -266,7 +266,7 @@ TEST(Timeline, SomeTimesMissingTakeTheOneBefore) {
             "recorded; 1 event without a time took that of the one before");
 }
 
-TEST(Timeline, OfALargeRunTheLastCallsAreThere) {
+TEST(Timeline, TheLastCallsOfALargeRunAreThere) {
   std::string rank;
   for (int i = 0; i < 50; ++i)
     rank += all_reduce(i, fmt::format("w{}", i), 8, time_at(i * 100)) +

@@ -27,7 +27,7 @@ struct Written {
   std::size_t slices = 0, instants = 0, arrows = 0, values = 0;
 };
 
-// By the phases of the Trace Event Format. Of an arrow through n calls, n - 1 are seen.
+// By the phases of the Trace Event Format. An arrow through n calls is seen as n - 1.
 Written written_in(const Json& timeline) {
   Written out;
   for (const Json& event : timeline["traceEvents"]) {

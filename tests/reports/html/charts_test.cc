@@ -110,7 +110,7 @@ TEST(Gantt, BoxesAreWhereTheirTimesAre) {
   EXPECT_THAT(read_page(chart).texts("p"), testing::ElementsAre("a <lane>"));
 }
 
-TEST(Gantt, OfMoreBoxesThanColumnsEachColumnShowsWhatTakesMostOfIt) {
+TEST(Gantt, WithMoreBoxesThanColumnsEachColumnShowsWhatTakesMostOfIt) {
   GanttLane lane{"lane", {}, {}};
   // Three parts of work to one of waiting, 25 times a column.
   for (int i = 0; i < 100'000; ++i) lane.boxes.push_back({i + 0., i + 1., i % 4 == 3 ? 1U : 0U});

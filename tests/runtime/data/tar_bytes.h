@@ -7,7 +7,7 @@
 
 namespace lockstep::runtime {
 
-// Of members (name, bytes), in order, in POSIX pax form.
+// An archive of the members (name, bytes), in order, in POSIX pax form.
 std::string tar_bytes(const std::vector<std::pair<std::string, std::string>>& members);
 
 }  // namespace lockstep::runtime

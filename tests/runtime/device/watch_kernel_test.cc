@@ -156,7 +156,7 @@ TEST(FingerprintKernel, TakesIntegersAsDoubles) {
               on_host(std::vector<double>(flags.begin(), flags.end()), 0));
 }
 
-// Of every half and every bfloat16, by the formats' definitions.
+// The value of a half, by the format's definition.
 float half_value(unsigned bits) {
   const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
   const int exponent = static_cast<int>(bits >> 10U & 0x1FU);

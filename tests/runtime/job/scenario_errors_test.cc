@@ -51,7 +51,7 @@ TEST(ScenarioErrors, AWrongTypeSaysWhatWasFound) {
             "job.yaml:3:8: error: \"train\" should be a mapping, but it is a list");
 }
 
-TEST(ScenarioErrors, OfNumbersToChooseFromAllAreNamed) {
+TEST(ScenarioErrors, AllNumbersToChooseFromAreNamed) {
   EXPECT_EQ(error_with("strategy: {kind: ddp, stages: 3}\n"),
             "job.yaml:3:31: error: \"strategy.stages\" should be one of 2 and 4, but it is 3");
 }

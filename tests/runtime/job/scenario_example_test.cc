@@ -54,7 +54,7 @@ TEST(ScenarioExample, HasEveryKeyOfTheFormat) {
     if (!node.is_object()) return;
     if (node.contains("properties")) {
       for (const auto& [key, inner] : node["properties"].items()) {
-        // Of the items of lists, examples say enough.
+        // Examples say enough of the items of lists.
         if (inner.value("type", "") == "array" && inner.contains("items") &&
             inner["items"].contains("properties"))
           EXPECT_THAT(text, HasSubstr(key + ": "));

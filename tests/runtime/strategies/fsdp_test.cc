@@ -154,7 +154,7 @@ struct Difference {
   double losses, parameters;
 };
 
-// Of a job under fsdp and under DDP, in this rank's eyes.
+// The difference between a job under fsdp and under DDP, as this rank sees it.
 Difference from_ddp(FsdpJob job, ProcessGroups& groups, Recorder& recorder) {
   TrainedByFsdp sharded = train(job, groups, recorder);
   sharded.strategy->gather_everything();

@@ -110,7 +110,7 @@ Scenario balanced_job(Scenario::Data::Balance balance) {
   return s;
 }
 
-// Of both ranks together, sorted.
+// The items of both ranks, sorted.
 std::vector<std::int64_t> items_of_step(const TempDir& folder, std::size_t step) {
   std::vector<std::int64_t> all;
   for (const int rank : {0, 1}) {

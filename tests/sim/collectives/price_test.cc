@@ -70,7 +70,7 @@ TEST(Price, IsWhatWasMeasuredWhereItWasMeasured) {
             PriceSource::tuning);
 }
 
-// Of a large buffer, ranks of a second node do not make a call faster: their links are as slow, and
+// Ranks of a second node do not make a call of a large buffer faster: their links are as slow, and
 // the network is no faster. (A few percent: over the network NCCL finds other channels.)
 TEST(Price, MoreNodesAreNotFaster) {
   for (const EmbeddedFile& file : shipped_machines()) {

@@ -125,7 +125,7 @@ TEST(HostTimes, SpansCountOnce) {
   EXPECT_EQ(s.micros(0, "time_ps"), 150);
 }
 
-// Of a GPU the gaps are launches; without the ends of waits nobody knows when a rank went on.
+// On a GPU the gaps are launches; without the ends of waits nobody knows when a rank went on.
 TEST(HostTimes, NothingIsInferredWhereGapsAreNoWork) {
   const std::vector<std::string> links = {"--alpha", "1us", "--beta", "1GB/s"};
   for (const LineKeys& header : {LineKeys{{"backend", "nccl"}, {"ends_of_waits", true}},

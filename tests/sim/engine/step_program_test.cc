@@ -74,7 +74,7 @@ TEST(StepProgram, ParametersAreGatheredDuringTheFirstForward) {
 
 TEST(StepProgram, WhatIsHiddenSlowsTheTasksDown) {
   const PipelineProgram order = *make_pipeline(PipelineSchedule::gpipe, {1, 1, 1});
-  // Of four buckets of 10 three are hidden: half of their time, then the last one.
+  // Three of the four buckets of 10 are hidden, and cost half of their time; then the last one.
   EXPECT_EQ(end_of(order, one_piece(40, 80), {Picos{}, Picos{10}, 4, 0.5}), 40 + 80 + 15 + 10);
   // The same before the forward.
   EXPECT_EQ(end_of(order, one_piece(40, 80), {Picos{4}, Picos{}, 4, 0.5}), 4 + 40 + 80 + 6);
@@ -144,7 +144,7 @@ TEST(StepProgram, ReplicasMeetWhereGradientsAreSummed) {
   const StepPicture picture = draw_step(step, result, {"a", "b"});
   EXPECT_EQ(picture.end, result.end);
   EXPECT_EQ(picture.tasks_end(), Picos{115 + 20 + 7});
-  // Of the slow replica.
+  // The picture shows the slow replica.
   EXPECT_EQ(picture.stages[1].host[0].work.kind, WorkKind::encode);
   EXPECT_EQ(picture.stages[1].host[0].end, Picos{5});
   Picos path;

@@ -228,7 +228,7 @@ TEST(Forecast, CallsOfCheckpointsAreNotThoseOfSteps) {
   EXPECT_DOUBLE_EQ(f.bytes, 400);
 }
 
-// Of ranks that make a call in each of two steps, in no time.
+// The forecast of ranks that make a call in each of two steps, and compute in no time.
 Forecast forecast_of_calls(const std::vector<std::string>& texts, const Machine& machine) {
   trace::RankCosts costs;
   for (std::int64_t s = 0; s < 2; ++s) {

@@ -135,7 +135,7 @@ TEST(ForecastPage, DrawsOneStep) {
   const std::size_t at = page.find("<h2>One step</h2>");
   ASSERT_NE(at, std::string::npos);
   const std::string card = page.substr(at, page.find("<h2>", at + 4) - at);
-  // Of the steps of 8 and 9 ms, equally near to the median, the first.
+  // The steps of 8 and 9 ms are equally near to the median: the first is shown.
   EXPECT_THAT(card, HasSubstr("Step 1, 8 ms"));
   // The width of 1,000 is 8 ms. Rank 2 computes 7 ms and waits 1 ms for the call, which is below.
   EXPECT_THAT(card, HasSubstr("<path class=\"f0\" d=\"M0 0h875v16h-875z\"/>"));

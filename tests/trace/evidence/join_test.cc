@@ -341,8 +341,8 @@ TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
   EXPECT_EQ(judged(run), "findings\nop-mismatch by 2");
 }
 
-// Of a job that is recorded in several ways, any source may be missing: the answer gets weaker, and
-// never another one.
+// Any source of a job that is recorded in several ways may be missing: the answer gets weaker, but
+// never becomes another one.
 TEST_F(JoinTest, TakingSourcesAwayNeverMakesTheAnswerWrong) {
   std::vector<std::pair<std::string, std::string>> files;
   for (int r = 0; r < 4; ++r) {

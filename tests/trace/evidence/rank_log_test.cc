@@ -230,7 +230,7 @@ TEST(RankLog, ALogMayBeginWithADict) {
   EXPECT_FALSE(rank_log_source().recognises("{\"loss\": 0.45}\n" + kLoggedTraceback, "train"));
 }
 
-TEST(RankLog, OfAChainTheLastOneCounts) {
+TEST(RankLog, TheLastOfAChainCounts) {
   const std::string chain = kLoggedTraceback +
                             "\nDuring handling of the above exception, another exception "
                             "occurred:\n\n"

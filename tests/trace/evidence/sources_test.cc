@@ -1,4 +1,4 @@
-// Of a job that was recorded in several ways, any source may be missing. The answer may then get
+// Any source of a job that was recorded in several ways may be missing. The answer may then get
 // weaker (inconclusive, or nobody is named). It never becomes another one: nobody else is accused,
 // no other kind of fault is claimed, and a job that hangs is never called clean.
 #include <algorithm>

@@ -45,7 +45,7 @@ TEST(DetailLog, Shapes) {
               HasSubstr("size-mismatch world#0 by 1"));
 }
 
-TEST(DetailLog, OfTwoRanksNobodyIsSingledOut) {
+TEST(DetailLog, NobodyOfTwoRanksIsSingledOut) {
   const std::string log =
       detail_message(0, fingerprint(1, "ALLREDUCE", "10"), 1, fingerprint(1, "BARRIER", ""));
   EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),

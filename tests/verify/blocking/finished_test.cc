@@ -104,13 +104,13 @@ std::string stages_that_finish_without(const std::string& last) {
 
 // Rank 0 runs no program of those that finished, but rank 1 does: they ended before a call that
 // came at the end of each of their rounds.
-TEST(Finished, OfStagesThatEndWithinARoundMostMayHaveLeftOutACall) {
+TEST(Finished, MostStagesThatEndWithinARoundMayHaveLeftOutACall) {
   EXPECT_THAT(stages_that_finish_without(""),
               HasSubstr("missing-collective error observed culprits=2-4"));
 }
 
 // The rounds were over: the few made one call more.
-TEST(Finished, OfStagesThatEndWithARoundTheFewWentOn) {
+TEST(Finished, TheFewStagesThatGoOnAfterARoundWentOn) {
   EXPECT_THAT(stages_that_finish_without(" "), HasSubstr("culprits=0,1"));
 }
 

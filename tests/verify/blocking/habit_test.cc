@@ -23,7 +23,7 @@ std::string two_groups(int usual_rounds, const std::string& last_of_0,
   return judge({head + last_of_0, head + last_of_1});
 }
 
-TEST(Habit, OfTwoWhoEnterTwoGroupsInOppositeOrdersThePastTellsWhoSwapped) {
+TEST(Habit, ThePastTellsWhichOfTwoSwappedTheOrderOfTwoGroups) {
   const std::string as_always = "all_reduce g=image n=4 open; hung";
   const std::string swapped = "all_reduce g=text n=8 open; hung";
   EXPECT_THAT(two_groups(2, as_always, swapped),
@@ -142,7 +142,7 @@ TEST(Habit, ACallThatComesOnceMoreInItsStepIsOneTooMany) {
               Not(HasSubstr("extra-collective")));
 }
 
-TEST(Habit, OfTwoFormsTheOneUsedNowhereElseIsWrong) {
+TEST(Habit, TheOneOfTwoFormsThatIsUsedNowhereElseIsWrong) {
   const std::string head = "backend nccl; group a 0,1; ";
   EXPECT_THAT(judge({head + "all_reduce n=4 redop=sum; all_reduce g=a n=8 redop=sum; clean",
                      head + "all_reduce n=4 redop=max; all_reduce g=a n=8 redop=sum; clean"}),
@@ -155,7 +155,7 @@ TEST(Habit, OfTwoFormsTheOneUsedNowhereElseIsWrong) {
               HasSubstr("redop-mismatch error observed group="));
 }
 
-TEST(Habit, OfTwoSizesTheOneThatComesAgainLaterIsRight) {
+TEST(Habit, TheOneOfTwoSizesThatComesAgainLaterIsRight) {
   const std::string head = "backend nccl; ";
   EXPECT_THAT(judge({head + "all_reduce n=4; all_reduce n=4; clean",
                      head + "all_reduce n=5; all_reduce n=4; clean"}),
@@ -228,7 +228,7 @@ TEST(Habit, StepsTellACallTooManyFromOneThatCameEarly) {
   const std::string usual = begins + "all_reduce g=b n=8 step=3 open; hung";
   EXPECT_THAT(judge({usual, begins + "all_reduce g=a n=4 step=3 open; hung"}),
               HasSubstr("extra-collective error proven culprits=1 group=a seq=4 step=3"));
-  // Of the next step: b of this one was left out, or comes later.
+  // The call is of the next step: b of this one was left out, or comes later.
   EXPECT_THAT(judge({usual, begins + "all_reduce g=a n=4 step=4 open; hung"}),
               Not(HasSubstr("extra-collective")));
 }
@@ -452,7 +452,7 @@ TEST(Habit, AnotherLineIsAnotherCallAndNotARarerForm) {
 
 // A first barrier after a round may be of a checkpoint, that the other one of two leaves out. What
 // its later rounds hold tells, or its peer's round.
-TEST(Habit, OfTwoAFirstBarrierAfterARoundIsNotTooMany) {
+TEST(Habit, AFirstBarrierOfTwoAfterARoundIsNotTooMany) {
   const std::string head = "backend nccl; group tp 0,1; broadcast n=9 root=0; ";
   const std::string round = "all_reduce g=tp n=4; all_reduce g=tp n=6; all_reduce n=1; ";
   const std::string open =

@@ -70,7 +70,7 @@ TEST(Hung, RanksThatWouldWaitForEachOtherAreNotClean) {
   EXPECT_THAT(report.unknown, Contains(HasSubstr("they wait for each other")));
 }
 
-// Of a missing rank nothing is known, also in a job that hung.
+// Nothing is known about a missing rank, also in a job that hung.
 TEST(Hung, NobodyButTheMissingRankIsWaitedFor) {
   const trace::Run run =
       run_of({{0, "all_reduce n=8 open; cut"}, {1, "all_reduce n=8 open; cut"}}, 3);
@@ -89,7 +89,7 @@ TEST(Hung, LaterStepsShowThatACallIsNotMadeTwice) {
 }
 
 // Its process has no stack any more.
-TEST(Hung, OfAKilledRankTheLogsTell) {
+TEST(Hung, TheLogsTellOfAKilledRank) {
   const auto fix = [](const std::string& end) {
     return verify(program({"all_reduce n=8; all_reduce n=8 open; hung", "all_reduce n=8; " + end}))
         .findings.at(0)

@@ -113,8 +113,8 @@ TEST(IssuedAlone, AMessageLeftOutOfARoundThatEndsWithARowOfCalls) {
   EXPECT_EQ(ranks({0, 2}), "verdict inconclusive");
 }
 
-// Three stages of two replicas, with two micro-batches. Of a first round, that a stage forwards and
-// receives in turn does not show that it was to go on so.
+// Three stages of two replicas, with two micro-batches. That a stage forwards and receives in
+// turn in a first round does not show that it was to go on so.
 TEST(IssuedAlone, AStageThatStopsAfterARoundLeftNoMessageOut) {
   const auto rank = [](int r, const std::string& calls) {
     const int replica = r % 2, stage = r / 2;

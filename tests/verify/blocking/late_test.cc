@@ -112,7 +112,7 @@ std::string said_of(const std::vector<Calls>& ranks, std::optional<Seconds> writ
   return summary(judge_dumps(ranks, written));
 }
 
-// Of the two ranks, rank 1 did not come to the last call, which rank 0 issued at second 20. One
+// Rank 1 of the two did not come to the last call, which rank 0 issued at second 20. One
 // call before took so long.
 std::vector<Calls> awaiting(Seconds took = 1) {
   const Calls done = {{"all_reduce", 10 - took, 10}, {"all_reduce", 15, 16}};

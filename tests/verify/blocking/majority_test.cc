@@ -77,7 +77,7 @@ TEST(Majority, ThatEndsWithinARoundLeftOutItsRest) {
   // A program ends after a round: rank 0 has a batch more.
   EXPECT_THAT(judgement_of({past + "all_reduce n=1 open; hung", past + "clean", past + "clean"}),
               HasSubstr("unequal-iterations error proven culprits=0"));
-  // Of equal calls nobody can say what a round is.
+  // Nobody can say what a round of equal calls is.
   const std::string equal = repeated("all_reduce n=4; ", 7);
   EXPECT_THAT(judgement_of({equal + "all_reduce n=4 open; hung", equal + "clean", equal + "clean"}),
               HasSubstr("unequal-iterations error proven culprits=0"));
@@ -304,8 +304,8 @@ TEST(Majority, IsNotBlamedForARunOfAnotherLengthWhereLengthsVary) {
   EXPECT_THAT(judgement_of({usual, most, most, most}), HasSubstr("culprits=1-3 "));
 }
 
-// Of three ranks of a data-parallel group two leave out a call that all ranks of the groups beside
-// it make, in a first round, which has no past.
+// Two of the three ranks of a data-parallel group leave out a call that all ranks of the groups
+// beside it make, in a first round, which has no past.
 TEST(Majority, OfAGroupMayBeFewOfTheJob) {
   const auto head = [](int group) {
     const std::string g = std::to_string(group);
@@ -465,7 +465,7 @@ TEST(Majority, IsNotBlamedByWhatCameOnceInAFirstRound) {
   // The look-alike: two whole steps show that an image comes here, so most left it out.
   EXPECT_THAT(judgement(4, "tittitt", "t", "it"),
               HasSubstr("cross-group-deadlock error observed culprits=0-2 "));
-  // Of two ranks that made neither call in such a place before, nothing shows which one is wrong.
+  // If neither rank made such a call there before, nothing shows which one is wrong.
   EXPECT_THAT(judgement(2, "ti", "t", "i"), HasSubstr("cross-group-deadlock error observed group"));
 }
 

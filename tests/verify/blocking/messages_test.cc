@@ -77,7 +77,7 @@ TEST(Messages, AStageThatReceivesOneMessageLessIsNamed) {
               HasSubstr("p2p-unmatched error proven culprits=2"));
 }
 
-TEST(Messages, OfTwoStagesOneStepApartNobodyIsNamed) {
+TEST(Messages, NobodyOfTwoStagesOneStepApartIsNamed) {
   const std::string sends = "send peer=1 n=4; send peer=1 n=4; ";
   EXPECT_THAT(
       judge({sends + "send peer=1 n=4 open; hung", "recv peer=0 n=4; recv peer=0 n=4; clean"}),
@@ -110,7 +110,7 @@ TEST(Messages, AStageThatExpectsAsManyMicroBatchesAsBeforeIsNotNamed) {
 }
 
 // Rank 0 sends a micro-batch more than in its earlier rounds.
-TEST(Messages, OfSendsInACycleOneMayBeTooMany) {
+TEST(Messages, OneOfTheSendsInACycleMayBeTooMany) {
   const std::string forward = "send peer=1 n=4; send peer=1 n=4; ";
   const std::string backward = "recv peer=0 n=4; recv peer=0 n=4; ";
   const std::string down = "recv peer=1 n=4; recv peer=1 n=4; all_reduce n=1; ";
@@ -122,7 +122,7 @@ TEST(Messages, OfSendsInACycleOneMayBeTooMany) {
   EXPECT_THAT(report.findings[0].fix, HasSubstr("one of these sends is one too many"));
 }
 
-TEST(Messages, OfNeighboursThatAllReceiveFirstNobodyIsNamed) {
+TEST(Messages, NobodyIsNamedIfAllNeighboursReceiveFirst) {
   const auto exchange = [](int rank) {
     std::string out;
     for (const int peer : {rank + 1, rank - 1}) {
@@ -156,7 +156,7 @@ TEST(Messages, AMessageWithAnotherTagThanItsReceiveIsSaidToBeThat) {
   EXPECT_EQ(report.findings[0].rule, RuleId::p2p_cycle);
   EXPECT_THAT(report.findings[0].why, HasSubstr("rank 0 sent its message with tag 1"));
   EXPECT_THAT(report.findings[0].fix, StartsWith("give the send and its receive one tag; or "));
-  // Of many pairs, each.
+  // With many pairs, each is told.
   std::vector<std::string> pairs;
   for (int r = 0; r < 40; ++r)
     pairs.push_back((r % 2 == 0 ? "send n=4 ptag=1 peer=" : "recv n=4 ptag=2 peer=") +

@@ -90,7 +90,7 @@ class DumpText {
   int collectives_[2] = {0, 0};
 };
 
-// Of the ranks in `active_alone`, the dumps hold active calls alone.
+// The dumps of the ranks in `active_alone` hold active calls alone.
 std::string said_of(const std::vector<DumpedCalls>& ranks, const std::vector<int>& active_alone) {
   const TempDir folder;
   for (int r = 0; r < std::ssize(ranks); ++r) {

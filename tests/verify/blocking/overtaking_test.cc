@@ -119,7 +119,7 @@ TEST(Overtaking, SeveralRanksOfSeveralGroupsAreOneFinding) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("; nor did rank 5 in group g1"));
 }
 
-TEST(Overtaking, OfTwoMembersTheOtherGroupsTellWhich) {
+TEST(Overtaking, OtherGroupsTellWhichOfTwoMembers) {
   EXPECT_EQ(judge(Halves{3, 2}.hung({5})),
             "missing-collective error proven culprits=5 group=g2 seq=0\nverdict findings");
 }
@@ -260,7 +260,7 @@ TEST(Overtaking, NumberedGroupsOfOneRoleAreSisters) {
 }
 
 TEST(Overtaking, OtherGroupsThatDoNotAgreeTellNothing) {
-  // Of six groups the last one hangs; the ranks of two made no part before.
+  // The last of six groups hangs; the ranks of two groups made no part before.
   const Halves pairs{6, 2};
   std::vector<std::string> programs = pairs.hung({11});
   for (std::size_t r = 0; r < 6; ++r) {
@@ -345,7 +345,7 @@ void hold(const Halves& halves, const Letters& usual, std::size_t rank, const Le
     EXPECT_TRUE(f.culprits.empty() || f.culprits == it)
         << usual << " but rank " << rank << " " << changed << ", ran " << ran << "\n"
         << summary(report);
-    // Of a program all is known, of what hung no more than that the call is missing.
+    // A program is known whole; of a hang, no more is known than that the call is missing.
     if (skipped || ran) continue;
     EXPECT_NE(f.rule, RuleId::missing_collective) << summary(report);
   }

@@ -163,7 +163,7 @@ TEST(Snapshot, AReductionLeftOutBeforeAMessageIsNamed) {
   }
 }
 
-// Of a pair in its first round, nothing shows that the reduction was left out, and not the message
+// In a pair's first round, nothing shows that the reduction was left out rather than the message
 // made once too often.
 TEST(Snapshot, WithoutAPastAMessageOfAPairDoesNotShowAReductionLeftOut) {
   const Report report = verify(ring_snapshot(2, 1));
@@ -228,7 +228,7 @@ Report judge_rings(const std::vector<Ring>& ranks) {
 
 // The rings keep 12 calls. Those of ranks 0 and 1, which stopped earlier, begin earlier.
 TEST(Snapshot, OtherGroupsTellByTheNumbersOfCalls) {
-  // Of four calls, the fourth has one element. Rank 1 leaves call 12 out.
+  // Every fourth call has one element. Rank 1 leaves call 12 out.
   const auto pair = [](const std::string& group, const std::string& ranks, int first, int last,
                        int left_out, int completed) {
     nlohmann::json dump = {
@@ -420,7 +420,7 @@ TEST(Snapshot, SourceLocationsShowTheCallThatAFewLeftOut) {
   EXPECT_EQ(stall.findings[0].rule, RuleId::host_stall);
 }
 
-// Of two ranks, one made a call from a line of its own, which paired with the other's call from the
+// One of two ranks made a call from a line of its own, which paired with the other's call from the
 // next line. So it waits in the next call, for which the other one seems to have stopped.
 TEST(Snapshot, ThePartnerOfARankThatMadeACallTooManyIsNotNamed) {
   const auto first = [](const Report& report) -> const Finding& { return report.findings.at(0); };

@@ -33,7 +33,7 @@ TEST(Tied, AnExtraCallThatIsTheLastMayComeAfterSkippedOnes) {
 
 // One rank averages later than the other, or reports a loss that the other does not: rank 0 may
 // make a round too many, rank 1 a round too few or a call too many.
-TEST(Tied, OfTwoRanksOfWhichOneLeavesALoopNobodyIsNamed) {
+TEST(Tied, NobodyOfTwoIsNamedIfOneLeavesALoop) {
   const std::string step = "all_reduce n=32 at=a.py:2; all_reduce n=4 at=a.py:2; ";
   const std::string goes_on = "all_reduce n=32 at=a.py:2 open; hung";
   const std::string leaves = "all_reduce n=1 at=a.py:5 open; cut";
@@ -55,7 +55,7 @@ TEST(Tied, OfTwoRanksOfWhichOneLeavesALoopNobodyIsNamed) {
 
 // Rank 1 averages its model a step later than rank 0: its averages pair with those of rank 0, and
 // in the end it lacks one. Or rank 0 averages too early.
-TEST(Tied, OfTwoRanksThatAverageInDifferentStepsNobodyIsNamed) {
+TEST(Tied, NobodyOfTwoThatAverageInDifferentStepsIsNamed) {
   const std::string average = "all_reduce n=32 at=a.py:4; ";
   const std::string alone[] = {"all_reduce g=own0 n=32 at=a.py:2; ",
                                "all_reduce g=own1 n=32 at=a.py:2; "};
@@ -74,7 +74,7 @@ TEST(Tied, OfTwoRanksThatAverageInDifferentStepsNobodyIsNamed) {
 }
 
 // One rank validates a batch more than the other, or less.
-TEST(Tied, OfTwoRanksOfWhichOneReducesWhereTheOtherGathersNobodyIsNamed) {
+TEST(Tied, NobodyOfTwoIsNamedIfOneReducesWhereTheOtherGathers) {
   const std::string batches = "all_gather n=16 at=a.py:4; all_gather n=16 at=a.py:4; ";
   EXPECT_EQ(judge({batches + "all_reduce n=1 at=a.py:5 open; hung",
                    batches + "all_gather n=16 at=a.py:4 open; hung"}),
@@ -82,7 +82,7 @@ TEST(Tied, OfTwoRanksOfWhichOneReducesWhereTheOtherGathersNobodyIsNamed) {
 }
 
 // A sharded job in its first step. That rank 0 got further, to a second such call, says nothing.
-TEST(Tied, OfTwoRanksThatBeginDifferentlyNobodyIsNamed) {
+TEST(Tied, NobodyOfTwoThatBeginDifferentlyIsNamed) {
   EXPECT_EQ(judge({"all_gather_into_tensor in=8 out=16 at=a.py:3; "
                    "all_gather_into_tensor in=4 out=8 at=a.py:5 open; hung",
                    "all_gather_into_tensor in=4 out=8 at=a.py:5 open; cut"}),
@@ -117,7 +117,7 @@ TEST(Tied, ACallMadeOnceMoreMayStandForOneLeftOut) {
   EXPECT_THAT(report.findings[0].why, HasSubstr("or it made the one before it once more"));
 }
 
-TEST(Tied, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
+TEST(Tied, TheMoreCommonOfTwoNewOperationsIsNoMoreRight) {
   const std::string logs = "all_reduce n=8 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
   const std::string evaluates = "all_reduce n=8 at=a.py:2; all_gather n=3 at=a.py:9 open; hung";
   EXPECT_EQ(judge({logs, evaluates}),

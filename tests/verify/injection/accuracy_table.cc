@@ -32,7 +32,7 @@ namespace {
 // Counts how often reports are what could be expected of them, and writes the counts as tables in
 // Markdown.
 
-// Of the trials of one fault.
+// The score of the trials of one fault.
 struct Score {
   int judged = 0;
   int found = 0;              // something of weight was said

@@ -34,8 +34,8 @@ Injector::Found Injector::length(bool longer) {
   }
   e.culprits = std::vector{rank};
   if (job_.shape == "dp x tp") e.culprits_needed = false;
-  // Of two ranks, either may have run the wrong number of steps; of sends and receives, without
-  // steps, as well.
+  // Either of two ranks may have run the wrong number of steps; so may either side of sends and
+  // receives whose steps are not recorded.
   if (job_.world() == 2 || (job_.shape != "ddp" && !recording_.step)) e.culprits.reset();
   // Nor whether one rank goes on, or all the others stand still.
   if (recording_.snapshot && longer) e.culprits.reset();

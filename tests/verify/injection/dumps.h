@@ -24,7 +24,7 @@ DumpStyle any_style(Random& random);
 void forget(DeviceOutcome& outcome, const DumpStyle& style);
 
 // Makes some ranks see the completion of up to `most` of their newest calls only later: they were
-// looked at a little before the others. Of each group one member at least has seen everything.
+// looked at a little before the others. At least one member of each group has seen everything.
 void skew(const Job& job, DeviceOutcome& outcome, int most, Random& random);
 
 // A time of the devices' common clock as the dumps have it.

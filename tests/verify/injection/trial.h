@@ -25,7 +25,7 @@ struct Program {
   bool recorded = false;  // from a run on disk
 };
 using Programs = std::function<Program(const Recording& wish, Random&)>;
-// Of all shapes.
+// A program of any of the shapes.
 Program generated_program(const Recording& wish, Random& random);
 
 struct Trial {

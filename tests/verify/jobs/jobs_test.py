@@ -34,7 +34,7 @@ import recordings
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# Of the seeds that the suite runs. Lower a bound when the verdicts get better.
+# Bounds for the seeds that the suite runs. Lower one when the verdicts get better.
 FIRST, PROGRAMS = 1, 80
 MOST = {judge.FALSE_ALARM: 0, judge.FALSE_WARNING: 0, judge.INNOCENTS: 1, judge.MISSED: 0}
 

@@ -1,6 +1,6 @@
 """What a report is worth, given what was wrong with the job and what its recording can show."""
 
-# Of healthy jobs: right, undecided, or one of the first two below. Of the others: exact (the ranks
+# For healthy jobs: right, undecided, or one of the first two below. For others: exact (the ranks
 # at fault), among (they and others), part (some of them, no others), nobody (an error, no ranks),
 # innocents (none of them, or some and others), undecided, hidden (undecided, and the recording
 # cannot show it), silent (nothing is said, and nothing happened), missed.

@@ -82,7 +82,7 @@ TEST(Steps, AStepLeftOutByOneRank) {
       "all_reduce n=4 what=w step=3; clean";
   EXPECT_EQ(judge({usual, skips, usual}),
             "step-mismatch error observed culprits=1 group=world seq=1 step=1\nverdict findings");
-  // Of two, the one without a call in that step: it has one in its others.
+  // Between two, it is the one without a call in that step: it has one in its others.
   EXPECT_EQ(judge({usual, skips}),
             "step-mismatch error observed culprits=1 group=world seq=1 step=1\nverdict findings");
 }
@@ -136,7 +136,7 @@ TEST(Steps, LinesShowThatACallIsOfAnotherStep) {
       "verdict clean");
 }
 
-// Of calls whose parameters are not recorded nobody knows what was meant.
+// Nobody knows what was meant by calls whose parameters are not recorded.
 TEST(Steps, AStepLeftOutOfUnnamedCallsIsAWarning) {
   const auto calls = [](const std::vector<int>& steps) {
     std::string out;

@@ -51,7 +51,7 @@ TEST(Ties, ARoundThatBeginsAsItEndsIsNoHabit) {
 
 // Texts have lengths of their own, so that the past does not tell which of two ranks left a loop
 // too early or too late. Where the lengths are equal, it does.
-TEST(Ties, OfTwoWhoseLoopsVaryNobodyIsNamed) {
+TEST(Ties, NobodyOfTwoWhoseLoopsVaryIsNamed) {
   const auto step = [](int number, int calls) {
     std::string out;
     for (int i = 0; i < calls; ++i) out += fmt::format("all_reduce n=2 step={}; ", number);
@@ -99,7 +99,7 @@ TEST(Ties, ATieNamesNobody) {
             "redop-mismatch error observed group=world seq=0\nverdict findings");
 }
 
-TEST(Ties, OfTwoTheOneThatLeftItsHabitDeviates) {
+TEST(Ties, TheOneOfTwoThatLeftItsHabitDeviates) {
   const std::string usual =
       "all_reduce n=8 redop=sum; barrier; all_reduce n=8 redop=sum; barrier; ";
   EXPECT_EQ(judge({usual + "all_reduce n=8 redop=max; barrier; clean",
@@ -117,8 +117,8 @@ TEST(Ties, WhatComesOnceIsNoHabit) {
               HasSubstr("op-mismatch error proven culprits=0 group=world seq=3"));
 }
 
-// Of the two ranks of a group nothing tells which one left out the call; of all ranks of the job,
-// one left out another one just after.
+// Nothing in a group of two tells which rank left out the call; but one of the two left out a call
+// of all ranks just after.
 TEST(Ties, ARankThatDeviatesFromMostDeviatesInItsPairToo) {
   const auto rank = [](const std::string& group, bool leaves_out) {
     const std::string own = group.substr(0, group.find(' '));

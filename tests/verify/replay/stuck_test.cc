@@ -49,7 +49,7 @@ TEST(Stuck, ARankThatRaisedLetsNobodyGo) {
   EXPECT_THAT(find_stuck(dead.positions, dead.points), ElementsAre(true, false));
 }
 
-TEST(Stuck, OfAnySourceOneRunningSenderIsEnough) {
+TEST(Stuck, OneRunningSenderIsEnoughForAnySource) {
   Waits any = waits({1, 0, kRuns});
   any.points[0].missing = {1, 2};
   EXPECT_THAT(find_stuck(any.positions, any.points), ElementsAre(true, true, false));

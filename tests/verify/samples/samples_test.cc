@@ -430,7 +430,8 @@ TEST(Overlap, SamplingWithReplacementTellsNothing) {
   EXPECT_EQ(summary(verify(run_from_text(texts))), "verdict clean");
 }
 
-// Of a large data set no rank may draw a sample twice in the steps recorded, though ranks meet.
+// With a large data set it may be that no rank draws a sample twice in the steps recorded, though
+// two ranks draw the same one.
 TEST(Overlap, SamplingWithReplacementIsNoError) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     std::mt19937_64 random(seed);

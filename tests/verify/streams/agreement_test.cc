@@ -93,14 +93,14 @@ bool says_that_there_are_more(const Report& report) {
   return false;
 }
 
-TEST(Deviations, OfARunOfRandomCallsNotAllAreLookedFor) {
+TEST(Deviations, NotAllAreLookedForInARunOfRandomCalls) {
   // 64 places in each group at which 129 ranks differ: 8,256 of the 8,192 edits that are searched.
   const Report report = verify(program(calls_of_own_sizes(1)));
   EXPECT_EQ(report.verdict, Verdict::findings);
   EXPECT_TRUE(says_that_there_are_more(report));
 }
 
-TEST(Deviations, OfFewerDifferencesAllAreLookedFor) {
+TEST(Deviations, AllAreLookedForIfThereAreFewer) {
   std::vector<std::string> programs = calls_of_own_sizes(1);
   programs.resize(64);
   std::vector<RankProgram> ranks;

@@ -85,7 +85,7 @@ TEST(Exchanges, RoundsMayDiffer) {
 }
 
 // Between two ranks of which each is consistent in itself, nothing tells.
-TEST(Exchanges, OfTwoNobodyIsOdd) {
+TEST(Exchanges, NobodyOfTwoIsOdd) {
   const std::string round = "send peer=1 n=4; send peer=1 n=4; all_reduce n=1; ";
   const std::string other = "recv peer=0 n=4; recv peer=0 n=4; all_reduce n=1; ";
   EXPECT_THAT(judge({"backend nccl; " + round +
@@ -146,8 +146,8 @@ TEST(Exchanges, ARankMayHavePostedTooManyInARoundThatItDoesNotEnd) {
   EXPECT_THAT(said, HasSubstr("culprits=0 ")) << said;
 }
 
-// Of two ranks, the one that ended the round may have issued its collective too early.
-TEST(Exchanges, OfTwoTheOneThatDoesNotEndTheRoundNeedNotBeOdd) {
+// Between two ranks, the one that ended the round may have issued its collective too early.
+TEST(Exchanges, TheOneOfTwoThatDoesNotEndTheRoundNeedNotBeOdd) {
   const std::string said =
       judge({"backend nccl; send peer=1 n=4; all_reduce n=1; send peer=1 n=4; all_reduce n=1; "
              "send peer=1 n=4 open; hung",

@@ -155,7 +155,7 @@ TEST(Loops, ACallLeftOutAmongEqualOnesIsToldWhereItWasLeftOut) {
               HasSubstr("missing-collective error observed culprits=0 group=outer0 seq=1"));
 }
 
-TEST(Loops, OfTwoThatAverageInDifferentStepsTheOneUnlikeSisterGroupsIsNamed) {
+TEST(Loops, TheOneOfTwoUnlikeSisterGroupsIsNamed) {
   const std::string usual =
       "* step=0; * step=1; # step=1; * step=2; * step=3; # step=3; * step=4; * step=5; # step=5; ";
   const std::string early =
@@ -188,7 +188,7 @@ TEST(Loops, StagesOfAPipelineThatLeftOutACallAreJudgedByTheirOwnPasts) {
               HasSubstr("culprits=1,2 "));
 }
 
-// Two expert groups of four. Of the second one, three ranks leave out an exchange that the fourth
+// Two expert groups of four. Three ranks of the second one leave out an exchange that the fourth
 // makes, as all ranks of the first group do.
 TEST(Loops, MostOfAGroupMayBeFewOfThoseThatRunTheProgram) {
   std::vector<std::string> ranks;

@@ -125,7 +125,7 @@ TEST(OddPrograms, ARingInWhichAllDoTheSameIsFine) {
               Not(HasSubstr("error")));
 }
 
-TEST(OddPrograms, OfTwoRanksInTheirFirstRoundNobodyIsNamed) {
+TEST(OddPrograms, NobodyOfTwoInTheirFirstRoundIsNamed) {
   const std::string verdict =
       judge_ring({{.rank = 0, .size = 2}, {.rank = 1, .size = 2, .hops = 2}});
   EXPECT_THAT(verdict, Not(HasSubstr("culprits=0 ")));
@@ -157,7 +157,7 @@ TEST(OddPrograms, SplitsThatDoNotSendBackWhatCameAreWrong) {
               StartsWith("splits-mismatch error observed culprits=0 group=world seq=3"));
 }
 
-TEST(OddPrograms, OfTheFirstExchangeNobodyKnowsWhoseSplitsAreWrong) {
+TEST(OddPrograms, NobodyKnowsWhoseSplitsAreWrongInTheFirstExchange) {
   EXPECT_THAT(
       judge({"backend nccl; all_to_all_single in_splits=8,11 out_splits=8,13 async open; hung",
              "backend nccl; all_to_all_single in_splits=11,9 out_splits=13,9 async open; "

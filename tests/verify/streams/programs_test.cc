@@ -163,7 +163,7 @@ TEST(Programs, LaterRoundsTellWhatTheFirstOneHasTooMuch) {
               StartsWith("extra-collective error observed culprits=0 group=world"));
 }
 
-TEST(Programs, OfTwoRanksThatNothingTellsApartNobodyIsNamed) {
+TEST(Programs, NobodyOfTwoThatNothingTellsApartIsNamed) {
   const auto first_line = [](const std::vector<std::string>& ranks) {
     const std::string all = summary(verify(program(ranks)));
     return all.substr(0, all.find('\n'));

@@ -5,8 +5,7 @@
 //   host:pid:tid [0] NCCL INFO ncclCommInitRank comm 0x5… rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId
 //       1000 commId 0x8b… - Init COMPLETE
 //   host:pid:tid [0] NCCL INFO AllReduce: opCount 1a sendbuff 0x7… recvbuff 0x7… count 1024
-//   datatype
-//       7 op 0 root 0 comm 0x5… [nranks=4] stream 0x5…
+//       datatype 7 op 0 root 0 comm 0x5… [nranks=4] stream 0x5…
 //
 // Sources: NVIDIA/nccl src/enqueue.cc, src/init.cc, src/nccl.h.in, src/debug.cc, versions 2.7 to
 // 2.28. opCount and pointers are hexadecimal, the rest decimal; `root` of Send and Recv is the
@@ -19,9 +18,9 @@
 // as the first of another. Smaller ones stay unknown: several sets of ranks may have made them.
 // `link` joins the communicators over all files: it names the largest one "world", translates their
 // ranks into global ranks, and fills in members where all were found. A process's global rank is
-// that of PyTorch's prefix
-// "[rank3]:", otherwise that of the file's name (for a file with one process), otherwise its rank
-// in the largest communicator. If these collide, processes are numbered by host and pid.
+// that of PyTorch's prefix "[rank3]:", otherwise that of the file's name (for a file with one
+// process), otherwise its rank in the largest communicator. If these collide, processes are
+// numbered by host and pid.
 //
 // If the log's beginning is missing, opCount aligns the calls as long as it grows with each call of
 // a communicator. (Calls of one ncclGroup share a number; then nothing aligns them.)

@@ -2,11 +2,10 @@
 // their output. A file may hold one rank or several, in any order, between any other lines.
 //
 //   [rank3]:[E… ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout:
-//       WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran
-//       …
-//   [rank3]:[E…] [PG ID 0 PG GUID 0(default_pg) Rank 3] failure detected by watchdog at work
-//   sequence
-//       id: 12 PG status: last enqueued work: 14, last completed work: 11
+//       WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000)
+//       ran for …
+//   [rank3]:[E…] [PG ID 0 PG GUID 0(default_pg) Rank 3] failure detected by watchdog at
+//       work sequence id: 12 PG status: last enqueued work: 14, last completed work: 11
 //   [rank1]: Traceback (most recent call last):
 //   [rank1]: ValueError: no more batches
 //

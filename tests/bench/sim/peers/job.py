@@ -23,7 +23,7 @@ class Job:
 
     @property
     def hops(self):
-        """Of one all-reduce: each is a message of every rank to the next one."""
+        """The rounds of one all-reduce: in each, every rank sends a message to the next one."""
         return 2 * (self.ranks - 1)
 
     @property

@@ -35,7 +35,7 @@ OPTIONS = {"runs": " --runs", "tables": " --tables FOLDER",
 
 
 def sections(text):
-    """Of a page, by name."""
+    """The generated parts of a page, by name."""
     found = re.findall(r"<!-- ([a-z-]+): begin -->\n(.*?)<!-- \1: end -->", text, re.S)
     return dict(found)
 

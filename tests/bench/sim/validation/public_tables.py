@@ -12,7 +12,7 @@ GOALS = {
     "torchtitan": {"tokens/s": 10, "memory": 10},
     "nemo_h100": {"time": 5},
     "mlperf_training_5.1_b200": {"time": 8},
-    # Of two of its three rows the recipe and the software are a year newer than what the machine's
+    # The recipe and the software of two of its three rows are a year newer than what the machine's
     # shares are from.
     "mlperf_training_5.1_h200": {"time": 12},
     "mlperf_training_5.1_flux1_b200": {"time": 8},

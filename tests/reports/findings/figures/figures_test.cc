@@ -235,7 +235,7 @@ TEST(ValueCurves, SketchesThatDoNotCompareGiveNoMean) {
   }
 }
 
-TEST(ValueCurves, OfManyDifferentRanksSomeAreShown) {
+TEST(ValueCurves, SomeOfManyDifferentRanksAreShown) {
   std::vector<std::string> ranks;
   for (int i = 0; i < 9; ++i) ranks.push_back(state(0, "w", {{"norm", i}}));
   const auto all = value_curves({}, inline_run(ranks), 6);

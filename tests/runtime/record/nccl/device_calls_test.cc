@@ -81,7 +81,7 @@ class DeviceCallsTest : public testing::Test {
     const DeviceCalls::Call call = issue(stream);
     calls_.follow({&call, 1});
   }
-  // Of each call, whether it is recorded as complete.
+  // Whether each call is recorded as complete.
   std::vector<bool> completed() {
     trace::Tables tables;
     std::vector<bool> out;

@@ -101,7 +101,7 @@ TEST_F(RingTest, ACallAndWhatBecameOfIt) {
   EXPECT_EQ(tables_.str(trace.groups[0].desc), "everyone");
 }
 
-TEST_F(RingTest, OfGroupsThatComeWithTheirFirstUseNoOrderIsKnown) {
+TEST_F(RingTest, TheOrderOfGroupsThatComeWithTheirFirstUseIsNotKnown) {
   auto writer = create();
   const std::int32_t ranks[] = {0, 1};
   writer->make_group("a", ranks);

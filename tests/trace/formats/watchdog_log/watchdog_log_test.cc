@@ -398,7 +398,7 @@ TEST(WatchdogLog, SilentRanksMayBelongToAGroupThatNobodyDeclares) {
 // Their numbers are of another counter.
 // Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
 // whom they do not say.
-// Of ranks 2 and 7 only the number of rank 7's call is told: it waits as well.
+// The log tells the call of rank 2, but only the number of rank 7's: rank 7 waits as well.
 TEST(WatchdogLog, ANumberAloneIsACallThatWaits) {
   const std::string number_alone = fmt::format(
       "{}[PG ID 0 PG GUID 0(default_pg) Rank 7] Timeout at NCCL work: 75, last enqueued NCCL work: "

@@ -110,7 +110,7 @@ class Expecting {
     if (!known_.past || !known_.complete) e.culprits_needed = false;
     weaken_stalls(e);
     if (recording_.snapshot) weaken_looks(e);
-    // Of two sides that nothing tells apart, one has too few calls or the other too many.
+    // If nothing tells two sides apart, one has too few calls or the other too many.
     if (!e.culprits_needed && e.rules.contains("missing-collective")) {
       e.rules.insert("extra-collective");
     }

@@ -30,7 +30,7 @@ struct MeshJudgement {
 };
 MeshJudgement judge(const Report& report, MeshFault fault, const MeshView& view);
 
-// Of two views of one case: whether neither answer is wrong beside the other.
+// Whether neither answer of two views of one case is wrong beside the other.
 bool agree(const Report& a, const Report& b);
 
 // What a case with this mark, rule and place is to be done about; empty: nothing.

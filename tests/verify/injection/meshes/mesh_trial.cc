@@ -76,7 +76,7 @@ bool blocks_like_gloo(MeshFault fault) {
   }
 }
 
-// A dump does not say why it was written. Of a job that runs, it has the very entries of one that
+// A dump does not say why it was written. That of a job that runs has the very entries of one that
 // hangs: whoever is waited for there may come at the next moment.
 bool shows_in_dumps(MeshFault fault, const Calls& calls) {
   if (fault == MeshFault::preempted || fault == MeshFault::straggler_came) return false;

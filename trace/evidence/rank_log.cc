@@ -385,7 +385,7 @@ class RankLogReader {
 
   bool take_summary(std::string_view line) {
     const TorchrunSummary::Taken taken = summary_.take(line);
-    if (!taken.failure) return taken.part;
+    if (taken.failure == nullptr) return taken.part;
     const TorchrunSummary::Failure& failed = *taken.failure;
     const auto note =
         add(failed.kind, failed.rank, failed.text, {.pid = failed.pid, .host = failed.host});

@@ -1,5 +1,6 @@
 #include "trace/evidence/torchrun_summary.h"
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
   }
   if (rank_.value == kNone || !contains_text(line, "exitcode ") || !contains_text(line, "(pid: "))
     return {};
-  Failure out;
+  Failure& out = failure_;
   out.pid = number_after(line, "(pid: ").value_or(kNone);
   const std::int64_t code = value("exitcode ").value_or(0);
   // torchrun ends the other ranks itself (SIGTERM), and the watchdog aborts those that wait
@@ -55,7 +56,7 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
                          code, out.time.empty() ? "" : " at ", out.time);
   out.rank = std::exchange(rank_, Rank(kNone));
   if (present_ && code == 1) raised_first_ = out.rank;
-  return {true, std::move(out)};
+  return {.part = true, .failure = &out};
 }
 
 }  // namespace lockstep::trace

@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,8 +39,8 @@ class TorchrunSummary {
     std::string time;    // in torchrun's words; empty: it says none
   };
   struct Taken {
-    bool part = false;                    // the line is part of a summary
-    std::optional<Failure> failure = {};  // that it completes
+    bool part = false;                 // the line is part of a summary
+    const Failure* failure = nullptr;  // that it completes, until the next one; null: none
   };
   Taken take(std::string_view line);
 
@@ -53,6 +52,7 @@ class TorchrunSummary {
  private:
   Rank rank_{kNone};  // whose block is being read
   std::string time_, host_;
+  Failure failure_;  // the last one
   Rank raised_first_{kNone};
   bool present_ = false;  // its root cause is being read, or was
 };

@@ -127,6 +127,30 @@ bool crosses(const Context& context, const WaitCause& wait, std::uint32_t rank,
   });
 }
 
+// Whether the waiting rank had issued a collective like the rank's newest one, with the same number
+// or a later one in the same group or a sister of it, before it came to the call in which it waits.
+// Then the rank, which has come no further, may still come to that call, however its last rounds
+// differ: a loss that is averaged in every second step and a barrier after every third make rounds
+// with and without the barrier.
+bool came_no_further(const Context& context, std::uint32_t rank, CallRef waited) {
+  const std::uint32_t own = newest_call(context, rank);
+  if (own == kNoCall) return false;
+  const trace::Call& newest = context.call({rank, own});
+  const trace::RankTrace::Membership* const group =
+      trace::membership(context.run.ranks[rank], newest.group);
+  if (group == nullptr || context.run.tables.is_message(newest)) {
+    return false;
+  }
+  const trace::RankTrace& waiting = context.run.ranks[waited.rank];
+  const auto end = waiting.calls.begin() + waited.call;
+  return std::any_of(waiting.calls.begin(), end, [&](const trace::Call& call) {
+    if (call.seq < newest.seq || call.what != newest.what) return false;
+    const trace::RankTrace::Membership* const theirs = trace::membership(waiting, call.group);
+    return theirs != nullptr &&
+           (call.group == newest.group || are_sisters(context.run.tables, *theirs, *group));
+  });
+}
+
 // Whether a rank went past the call in which others wait at `point`. It did if it is in a later
 // step, or in the same step with a batch that lacks a modality which theirs held. A rank that waits
 // at an earlier call of the same group is late and did not go past. Over NCCL, a host issues calls
@@ -140,6 +164,7 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
   const bool queued = context.semantics == CallSemantics::nccl;
   const auto round_lacks_it = [&] {
     return queued && !crosses(context, wait, rank, point) &&
+           !came_no_further(context, rank, waited) &&
            broke_its_round(context, rank, context.call(waited));
   };
   // Without steps, only the rounds are left to judge by.

@@ -229,13 +229,6 @@ bool goes_on_as_usual(const Context& context, CallRef added) {
   });
 }
 
-namespace {
-
-constexpr std::size_t kSistersAsked = 8;  // per rank and group: enough for a majority
-
-// Whether the groups are equally large, of other ranks, and for the same purpose as far as is
-// known. Two groups of the same ranks are the same ranks for two purposes, and no example to each
-// other.
 bool are_sisters(const trace::Tables& tables, const trace::RankTrace::Membership& a,
                  const trace::RankTrace::Membership& b) {
   if (a.ranks.size() != b.ranks.size() || a.ranks == b.ranks) return false;
@@ -243,6 +236,10 @@ bool are_sisters(const trace::Tables& tables, const trace::RankTrace::Membership
   const std::string_view other = role_of(tables, b);
   return role.empty() || other.empty() || role == other;
 }
+
+namespace {
+
+constexpr std::size_t kSistersAsked = 8;  // per rank and group: enough for a majority
 
 // A message in terms that compare over sister groups: with its peer's group rank.
 struct SisterMessage {

@@ -57,6 +57,12 @@ std::vector<Break> breaks_with_the_past(const Context& context,
 // pipelines of a mesh, for example, exchange the same messages side by side, so one shows what
 // another should do.
 
+// Whether the groups are equally large, of other ranks, and for the same purpose as far as is
+// known. Two groups of the same ranks are the same ranks for two purposes, and no example to each
+// other.
+bool are_sisters(const trace::Tables& tables, const trace::RankTrace::Membership& a,
+                 const trace::RankTrace::Membership& b);
+
 // Whether ranks of other groups of equal size make calls like this one, so that it belongs to the
 // program. O(calls).
 bool is_made_in_sister_groups(const Context& context, CallRef call);

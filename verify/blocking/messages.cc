@@ -73,8 +73,9 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   cause.finding = make_finding(RuleId::p2p_unmatched);
   Finding& f = cause.finding;
   f.message = describe_awaited(context, message) +
-              (fault == Fault::extra ? ", which never took part in such a message"
-                                     : ", which never posted its side and continued");
+              (fault == Fault::extra     ? ", which never took part in such a message"
+               : fault == Fault::missing ? ", which never posted its side and continued"
+                                         : ", which has not posted its side");
   cause.deviants = fault == Fault::extra ? message.waiting : message.missing;
   if (fault == Fault::unknown) {
     f.why = kEitherWay;
@@ -246,9 +247,7 @@ Cause explain_message(const Context& context, const WaitPoint& message) {
 }
 
 Cause explain_message_of_either(const Context& context, const WaitPoint& message) {
-  Cause cause = message_cause(context, message, Fault::unknown);
-  cause.finding.message = describe_awaited(context, message) + ", which has not posted its side";
-  return cause;
+  return message_cause(context, message, Fault::unknown);
 }
 
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank) {

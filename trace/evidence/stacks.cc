@@ -1,4 +1,4 @@
-// Stacks of a job's processes, and in them the frame that holds each one up. Four forms, one
+// Stacks of a job's processes, and in them the frame that holds each one up. Five forms, one
 // process in a file or several:
 //
 //   py-spy dump --pid 12          Process 12: python train.py
@@ -7,6 +7,10 @@
 //   py-spy dump --json            [{"pid":12,"thread_name":"MainThread","frames":[{"name":"wait",…
 //   faulthandler, PyTorch's       Thread 0x00007f01 (most recent call first):
 //   debug server (/stacks)          File "train.py", line 12 in train
+//   torch_npu, beside a dump      pid: 12
+//   (hccl_trace_rank_3_py_…)      thread <_MainThread(MainThread, started 1399)>:
+//                                   File "train.py", line 12, in <module>       the outermost first
+//                                     main()
 //   gdb -p 12 -batch -ex "thread  Thread 1 (Thread 0x7f01 (LWP 12) "python"):
 //       apply all bt", or "bt"    #0  0x00007f01 in syscall () from /lib/libc.so.6
 //
@@ -76,6 +80,18 @@ bool begins_backtrace(std::string_view text) {
   return text.starts_with("#0  0x") && contains_text(text, " in ");
 }
 
+constexpr std::string_view kPid = "pid: ";
+
+// The heading of a thread as torch_npu writes it: "thread <_MainThread(MainThread, started
+// 1399)>:", "thread 139872313337664:".
+bool is_thread_of_traceback(std::string_view text) {
+  constexpr std::string_view kThread = "thread ";
+  if (!text.starts_with(kThread) || !text.ends_with(':')) return false;
+  const std::string_view name = text.substr(kThread.size(), text.size() - kThread.size() - 1);
+  return (name.starts_with('<') && name.ends_with('>')) ||
+         (!name.empty() && name.find_first_not_of("0123456789") == kNpos);
+}
+
 // A frame in words: "all_reduce (torch/distributed/distributed_c10d.py:1700)".
 struct Frame {
   std::string words;
@@ -131,13 +147,18 @@ class OneOutput {
   void end() { end_process(); }
 
  private:
-  enum class Form : std::uint8_t { none, py_spy, faulthandler, gdb };
+  enum class Form : std::uint8_t { none, py_spy, faulthandler, traceback, gdb };
 
   void take_line(std::string_view text) {
     if (take_heading(text)) return;
     if (text.starts_with("Process ") && contains_text(text, ": ")) {
       end_process();
       pid_ = number_after(text, "Process ").value_or(kNone);
+      return;
+    }
+    if (text.starts_with(kPid)) {
+      end_process();
+      pid_ = number_after(text, kPid).value_or(kNone);
       return;
     }
     if (take_thread(text)) return;
@@ -152,11 +173,12 @@ class OneOutput {
       group_ranks_ = text.substr(std::string_view("ranks: ").size());  // a local variable
     } else if (const auto frame = frame_of(text)) {
       creates_group_ |= creates_group(frame->words);
-      if (!innermost_) {
+      const bool newest_last = form_ == Form::traceback;
+      if (!innermost_ || newest_last) {
         innermost_ = frame->words;
         first_ = number_;
       }
-      if (!users_ && !frame->library) users_ = frame->words;
+      if ((!users_ || newest_last) && !frame->library) users_ = frame->words;
     }
   }
 
@@ -176,6 +198,12 @@ class OneOutput {
   }
 
   bool take_thread(std::string_view text) {
+    if (is_thread_of_traceback(text)) {
+      end_thread();
+      form_ = Form::traceback;
+      main_ = contains_text(text, "MainThread");
+      return true;
+    }
     if (!text.starts_with("Current thread 0x") && !text.starts_with("Thread ")) return false;
     Form form = Form::none;
     bool main = false;
@@ -205,6 +233,7 @@ class OneOutput {
         const std::string_view file = text.substr(open + 2, text.size() - open - 3);
         return Frame{std::string(text), of_a_library(file) || !contains_text(file, ":")};
       }
+      case Form::traceback:
       case Form::faulthandler: {  // File "train.py", line 12 in train
         constexpr std::string_view kFile = "File \"";
         if (!text.starts_with(kFile)) return std::nullopt;
@@ -213,7 +242,7 @@ class OneOutput {
         const std::string_view file = text.substr(kFile.size(), close - kFile.size());
         const std::string_view rest = text.substr(close + 8);
         const std::size_t in = rest.find(" in ");
-        const std::string_view line = rest.substr(0, in);
+        const std::string_view line = rest.substr(0, rest.find_first_of(", "));
         const std::string_view function = in == kNpos ? "" : rest.substr(in + 4);
         return Frame{fmt::format("{} ({}:{})", function, file, line), of_a_library(file)};
       }
@@ -403,7 +432,12 @@ bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
                             !contains_text(head, "Fatal Python error");
   const bool json = head.starts_with('[') && contains_text(head, "\"owns_gil\"") &&
                     contains_text(head, "\"frames\"");
-  if (faulthandler || json) return true;
+  const std::size_t first_end = head.find('\n');
+  const std::string_view second = first_end == kNpos ? "" : head.substr(first_end + 1);
+  const bool traceback = head.starts_with(kPid) &&
+                         is_thread_of_traceback(trimmed(second.substr(0, second.find('\n')))) &&
+                         contains_text(head, "File \"");
+  if (faulthandler || json || traceback) return true;
   if (contains_text(head, "#0  0x") && contains_text(head, "#1  0x")) return true;
   // A job's output may have them at its end.
   const LogSample sample = sample_of(bytes);
@@ -414,7 +448,7 @@ bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
 
 EvidenceSource stack_source() {
   return {.name = "stack",
-          .summary = "stacks by py-spy, gdb, faulthandler, a debug server",
+          .summary = "stacks by py-spy, gdb, faulthandler, torch_npu, a debug server",
           .recognises = is_stacks,
           .read = read_stacks};
 }

@@ -44,6 +44,18 @@ const std::string kFaulthandler =
     "Thread 0x00007f02 (most recent call first):\n"
     "  File \"/home/u/data.py\", line 7 in fetch\n";
 
+const std::string kTorchNpu =
+    "pid: 4242\n"
+    "thread 139872313337000:\n"
+    "  File \"/usr/lib/python3.10/threading.py\", line 973, in _bootstrap\n"
+    "    self._bootstrap_inner()\n"
+    "thread <_MainThread(MainThread, started 139872313337664)>:\n"
+    "  File \"/job/train.py\", line 88, in <module>\n    main()\n"
+    "  File \"/job/train.py\", line 51, in main\n    dist.barrier()\n"
+    "  File \"/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py\", line 75, in "
+    "wrapper\n"
+    "    return func(*args, **kwargs)\n";
+
 TEST(Stacks, PySpysMainThread) {
   EXPECT_EQ(notes_of(stack_source(), kPySpy, Rank(3)),
             "rank 3 pid 103 stack @8: its process was in wait (threading.py:320), called from "
@@ -83,6 +95,17 @@ TEST(Stacks, TheDebugServerNamesRanks) {
   EXPECT_THAT(notes, HasSubstr("rank 0 stack"));
   EXPECT_THAT(notes, HasSubstr("called from train_step (/home/u/train.py:88)"));
   EXPECT_THAT(notes, HasSubstr("rank 1 stack @10: its process was in fetch (/home/u/data.py:7)"));
+}
+
+TEST(Stacks, OfTorchNpuTheLastFrameIsTheInnermost) {
+  EXPECT_EQ(
+      notes_of(stack_source(), kTorchNpu, Rank(3)),
+      "rank 3 pid 4242 stack @10: its process was in wrapper "
+      "(/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py:75), called from main "
+      "(/job/train.py:51)");
+  // The look-alike: a log that begins with a process id.
+  EXPECT_FALSE(
+      stack_source().recognises("pid: 7\nthread pool of 4\n  File \"a.py\", line 3\n", "f"));
 }
 
 TEST(Stacks, ARankThatCreatesAProcessGroup) {
@@ -183,6 +206,7 @@ TEST(Stacks, SurvivesDamage) {
   survives_damage(stack_source(), kPySpy);
   survives_damage(stack_source(), kGdb);
   survives_damage(stack_source(), kFaulthandler);
+  survives_damage(stack_source(), kTorchNpu);
 }
 
 }  // namespace

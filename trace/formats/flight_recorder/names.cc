@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
@@ -74,18 +76,33 @@ std::optional<std::string_view> mended_key(std::string_view name) {
   return mended_by(name, known);
 }
 
-std::optional<std::string_view> mended_operation(std::string_view name) {
-  static const std::vector<std::string> known = [] {
-    std::vector<std::string> out;
-    for (const char* const backend : {"nccl:", "gloo:"}) {
-      for (const std::string_view operation : torch_operations())
-        out.push_back(backend + std::string(operation));
-      out.push_back(backend + std::string("coalesced"));
-    }
+std::optional<std::string> mended_operation(std::string_view name) {
+  static const std::vector<std::string> operations = [] {
+    std::vector<std::string> out(torch_operations().begin(), torch_operations().end());
+    out.emplace_back("coalesced");
     return out;
   }();
-  static const std::vector<std::string_view> views(known.begin(), known.end());
-  return mended_by(name, views);
+  constexpr std::array<std::string_view, 2> kLibraries = {"nccl", "gloo"};
+  const auto whole = [](std::string_view library, std::string_view operation) {
+    return fmt::format("{}:{}", library, operation);
+  };
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) {
+    for (const std::string_view library : kLibraries) {
+      for (const std::string& operation : operations)
+        if (differ_in_a_byte(name, whole(library, operation))) return whole(library, operation);
+    }
+    return std::nullopt;
+  }
+  const std::string_view library = name.substr(0, colon);
+  const std::string_view operation = name.substr(colon + 1);
+  if (const auto known = mended_by(operation, operations)) return whole(library, *known);
+  // Other libraries have such names, too: "hccl", "xccl". All but Gloo's calls are queued on
+  // devices as NCCL's are, so only Gloo is told from them.
+  const bool is_known =
+      std::find(operations.begin(), operations.end(), operation) != operations.end();
+  if (is_known && differ_in_a_byte(library, "gloo")) return whole("gloo", operation);
+  return std::nullopt;
 }
 
 std::optional<std::string_view> mended_state(std::string_view name) {

@@ -54,7 +54,8 @@ DumpKey dump_key(std::string_view name);
 // taken for that: the known name, or nothing.
 bool differ_in_a_byte(std::string_view a, std::string_view b);
 std::optional<std::string_view> mended_key(std::string_view name);
-std::optional<std::string_view> mended_operation(std::string_view name);
+// Of an operation, what stands before its peers: "hccl:sedd" is "hccl:send".
+std::optional<std::string> mended_operation(std::string_view name);
 std::optional<std::string_view> mended_state(std::string_view name);
 std::optional<std::string_view> mended_type(std::string_view name);
 
@@ -135,17 +136,22 @@ class DumpNames {
                           std::optional<std::string_view> (*mend)(std::string_view)) {
     const std::optional<std::string_view> known = mend(name);
     if (!known) return name;
-    mended_.push_back("\"" + printable(name) + "\" is damaged, and taken as \"" +
-                      std::string(*known) + "\"");
+    note_mended(name, *known);
     return *known;
+  }
+
+  void note_mended(std::string_view name, std::string_view known) {
+    mended_.push_back("\"" + printable(name) + "\" is damaged, and taken as \"" +
+                      std::string(known) + "\"");
   }
 
   // "nccl:sedd 0->1": what follows the operation stays.
   std::string_view mended_whole(std::string_view name) {
     const std::string_view operation = name.substr(0, name.find(' '));
-    const std::string_view known = mended(operation, mended_operation);
-    if (known == operation) return name;
-    return whole_.emplace_back(std::string(known) + std::string(name.substr(operation.size())));
+    const std::optional<std::string> known = mended_operation(operation);
+    if (!known) return name;
+    note_mended(operation, *known);
+    return whole_.emplace_back(*known + std::string(name.substr(operation.size())));
   }
 
   const DataTree& tree_;

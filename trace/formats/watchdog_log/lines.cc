@@ -19,8 +19,7 @@ constexpr std::string_view kDetected = "Exception (either an error or timeout) d
 constexpr std::string_view kFailure = "failure detected by watchdog at work sequence id:";
 constexpr std::string_view kNumberAlone = "Timeout at NCCL work:";
 // … and the end of all but the first.
-constexpr std::string_view kLastCompleted = "ast completed work: ";
-constexpr std::string_view kLastCompletedNccl = "ast completed NCCL work: ";
+constexpr std::string_view kLastCompleted = "ast completed ";
 constexpr std::string_view kTerminated = "watchdog thread terminated with exception: ";
 
 // [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE,
@@ -52,10 +51,12 @@ std::optional<WatchdogTimeout> timeout_in(std::string_view line, bool& cut) {
   return out;
 }
 
-// The number after the first of two spellings that is present.
-std::optional<std::int64_t> either(std::string_view line, std::string_view a, std::string_view b) {
-  const auto value = number_after(line, a);
-  return value ? value : number_after(line, b);
+// The number after "work: ", as all say now, "NCCL work: ", as PyTorch did, or "HCCL work: ", as
+// torch_npu does. `what`: what comes before, without its first letter, which may be a capital.
+std::optional<std::int64_t> work_after(std::string_view line, std::string_view what) {
+  for (const char* const work : {"work: ", "NCCL work: ", "HCCL work: "})
+    if (const auto number = number_after(line, std::string(what) + work)) return number;
+  return std::nullopt;
 }
 
 // "failure detected by watchdog at work sequence id: 12 PG status: last enqueued work: 14, last
@@ -63,12 +64,12 @@ std::optional<std::int64_t> either(std::string_view line, std::string_view a, st
 // …".
 std::optional<WatchdogProgress> progress_in(std::string_view line) {
   WatchdogProgress out;
-  // Without the first letter, which some versions write as a capital.
-  out.enqueued = either(line, "ast enqueued work: ", "ast enqueued NCCL work: ");
-  out.started = either(line, "ast started work: ", "ast started NCCL work: ");
-  out.completed = either(line, kLastCompleted, kLastCompletedNccl);
+  out.enqueued = work_after(line, "ast enqueued ");
+  out.started = work_after(line, "ast started ");
+  out.completed = work_after(line, kLastCompleted);
   if (!out.enqueued && !out.completed) return std::nullopt;
-  auto failed = either(line, "at work sequence id: ", "by watchdog at work: ");
+  auto failed = number_after(line, "at work sequence id: ");
+  if (!failed) failed = number_after(line, "by watchdog at work: ");
   if (!failed) failed = number_after(line, "Timeout at NCCL work: ");
   out.failed = failed.value_or(kNone);
   return out;
@@ -118,7 +119,7 @@ std::string watchdog_group_name(const WatchdogGroup& group) {
 
 std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
   // The cheap test first: most lines of a job's output are other ones.
-  const bool may_be = line.find("atchdog") != kNpos || line.find("NCCL work: ") != kNpos ||
+  const bool may_be = line.find("atchdog") != kNpos || line.find("CCL work: ") != kNpos ||
                       line.find("enqueued work: ") != kNpos;
   if (!may_be) return std::nullopt;
   WatchdogLine out;
@@ -163,8 +164,7 @@ bool WatchdogLineJoiner::is_wrapped(std::string_view line) {
     return line.find(") ran ", at) == kNpos;
   const bool tells_progress = line.find(kDetected) != kNpos || line.find(kNumberAlone) != kNpos ||
                               line.find(kFailure) != kNpos;
-  return tells_progress ? !either(line, kLastCompleted, kLastCompletedNccl)
-                        : ends_before_message(line);
+  return tells_progress ? !work_after(line, kLastCompleted) : ends_before_message(line);
 }
 
 // How much a line tells; 0: it is none of the watchdog's, or it is cut off.

@@ -1,5 +1,6 @@
-// The messages of PyTorch's NCCL watchdog in a job's log, for jobs that left nothing but
-// their output. A file may hold one rank or several, in any order, between any other lines.
+// The messages of PyTorch's NCCL watchdog in a job's log, and of torch_npu's HCCL watchdog, for
+// jobs that left nothing but their output. A file may hold one rank or several, in any order,
+// between any other lines.
 //
 //   [rank3]:[E… ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout:
 //       WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000)
@@ -94,7 +95,7 @@ class WatchdogLogReader {
     bool any = false;
     DesyncReports reports;
     static const WordSearch search(
-        {"atchdog", "NCCL work: ", "enqueued work: ", "[rank", DesyncReports::kBegin});
+        {"atchdog", "CCL work: ", "enqueued work: ", "[rank", DesyncReports::kBegin});
     WatchdogLineJoiner joiner;
     const auto take_line = [&](std::string_view line, int number) {
       const bool may_tell = search.occurs_in(line);  // most lines are other ones

@@ -144,6 +144,25 @@ TEST_F(DamagedDump, ANameThatIsKnownButForOneByte) {
   EXPECT_EQ(judged("entries", "entriec"), "inconclusive");
 }
 
+// Recorders of other libraries write their own names before the operation's.
+TEST_F(DamagedDump, NamesOfOtherLibrariesAreNoDamage) {
+  for (const std::string library : {"hccl", "xccl", "cncl", "rccl", "nccl"}) {
+    std::vector<DumpedCall> calls = entries();
+    for (DumpedCall& call : calls) call.name = library + ":all_reduce";
+    const std::string whole = dump_of_calls(calls, 3, 6);
+    for (int r = 0; r < 3; ++r) write(r, whole);
+    const trace::Run run = load();
+    EXPECT_EQ(judged_dumps(run), "clean") << library;
+    EXPECT_EQ(run.ranks[0].damaged_count, 0U) << library;
+    calls[3].name = library + ":broadcast";
+    write(1, dump_of_calls(calls, 3, 6));
+    EXPECT_EQ(judged_dumps(load()), "findings 1") << library;
+    calls[3].name = library + ":all_reeuce";
+    write(1, dump_of_calls(calls, 3, 6));
+    EXPECT_EQ(judged_dumps(load()), "inconclusive") << library;
+  }
+}
+
 // Rank 1 may have completed the last call, as all others have; the word that says so is damaged.
 TEST_F(DamagedDump, AStateThatIsKnownButForOneByte) {
   for (const char* const state : {"scheduled", "sbheduled", "cmmpleted"}) {

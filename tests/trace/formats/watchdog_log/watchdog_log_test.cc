@@ -146,6 +146,15 @@ TEST(WatchdogLog, ASilentMemberOfASubgroupMayHaveNeverCome) {
               HasSubstr("host-stall world#11 by 1"));
 }
 
+// torch_npu's watchdog, of ranks that use HCCL.
+TEST(WatchdogLog, TheWatchdogOfAnotherLibrary) {
+  std::string text = timed_out(0, 12, "ALLREDUCE", 64, 14, 11) + told_to_dump(1, 11, 11) +
+                     timed_out(2, 12, "ALLREDUCE", 64, 14, 11);
+  for (std::size_t at = text.find("NCCL"); at != std::string::npos; at = text.find("NCCL", at))
+    text.replace(at, 1, "H");
+  EXPECT_EQ(judged(run_of_log(text)), "findings\nhost-stall world#11 by 1");
+}
+
 TEST(WatchdogLog, OtherSpellingsSayTheSame) {
   const std::string middle =
       "[1] [rank1]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 0] Exception (either an "

@@ -16,6 +16,7 @@
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/table.h"
+#include "sim/transformer/step_reason.h"
 
 namespace lockstep::reports {
 namespace {
@@ -177,6 +178,7 @@ std::string plan_fit(const sim::PlanForecast& f) {
 std::string plan_text(const sim::PlanForecast& f, std::size_t width) {
   std::vector<NamedFigure> headlines = plan_headlines(f);
   if (const std::string fit = plan_fit(f); !fit.empty()) headlines.push_back({"", fit});
+  headlines.push_back({"reason", sim::reason_of(f)});
   const std::string stage =
       f.plan.plan.pipeline > 1 ? fmt::format(" of stage {}, the fullest", f.step.memory.stage) : "";
   return fmt::format(
@@ -203,6 +205,7 @@ std::string plan_json(const sim::PlanForecast& f) {
   out["hfu"] = f.hfu;
   out["bubble_share"] = f.bubble_share;
   if (f.goodput) out["goodput"] = goodput_json(*f.goodput, f.tokens_per_second);
+  out["reason"] = sim::reason_of(f);
   out["time"] = parts_json(time_parts(f), "seconds");
   Json& memory = out["memory"];
   memory["stage"] = f.step.memory.stage;
@@ -296,11 +299,13 @@ std::string memory_card(const sim::PlanForecast& f) {
 
 std::string plan_html(const sim::PlanForecast& f) {
   const Result<sim::StepPicture> picture = sim::draw_step(f);
-  return html::result_page("plan", plan_title(f.plan), html::figures(plan_headlines(f)),
-                           html::card("Plan", description_html(plan_description(f))) +
-                               time_card(f) + (picture ? step_card(*picture, "") : "") +
-                               memory_card(f) +
-                               html::card("What this rests on", html::sentences(f.basis())));
+  return html::result_page(
+      "plan", plan_title(f.plan),
+      html::figures(plan_headlines(f)) +
+          html::element("p", "caption", fmt::format("{}.", html::sentence(sim::reason_of(f)))),
+      html::card("Plan", description_html(plan_description(f))) + time_card(f) +
+          (picture ? step_card(*picture, "") : "") + memory_card(f) +
+          html::card("What this rests on", html::sentences(f.basis())));
 }
 
 }  // namespace lockstep::reports

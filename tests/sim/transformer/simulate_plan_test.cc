@@ -78,6 +78,19 @@ TEST_F(SimulatePlan, TheTitleSaysWhatWasSet) {
   EXPECT_FALSE(json({}).contains("settings"));
 }
 
+// All forms give the same reason. Four stages and eight micro-batches: a bubble.
+TEST_F(SimulatePlan, GivesTheReason) {
+  const std::vector<std::string> bubble = {"--set", "pipeline.stages=4", "--set", "tensor=1"};
+  const std::string reason = json(bubble)["reason"];
+  EXPECT_THAT(reason, HasSubstr("most time goes to the pipeline's bubble ("));
+  EXPECT_THAT(
+      simulate(bubble).out,
+      HasSubstr("reason       beside computing, most time goes to the pipeline's bubble ("));
+  std::vector<std::string> page = bubble;
+  page.insert(page.end(), {"--output", "html=-"});
+  EXPECT_THAT(simulate(page).out, HasSubstr("Beside computing, most time goes to the pipeline"));
+}
+
 // A step with ZeRO-1 and overlap was measured; what is said of ZeRO-2 is said where it is used.
 TEST_F(SimulatePlan, SaysWhatZeroRestsOnWhereItIsUsed) {
   const auto zero = [&](const std::string& stage, const std::string& overlap) {

@@ -133,90 +133,51 @@ std::vector<std::string> MultimodalForecast::basis() const {
   return out;
 }
 
+StepLoss MultimodalForecast::largest_loss() const {
+  std::vector<ForecastPart> parts = time;
+  for (ForecastPart& part : parts)
+    if (part.key == "optimizer" && plan.offload.optimizer) part.key = "offloaded_optimizer";
+  return sim::largest_loss(parts, seconds);
+}
+
+namespace {
+
+// Whether a change of this kind may make what is lost to a part less.
+bool is_remedy(ChangeKind kind, std::string_view lost_to) {
+  switch (kind) {
+    case ChangeKind::reordered_data:
+      return lost_to == "unequal_batches" || lost_to == "within_group";
+    case ChangeKind::balanced_data:
+      return lost_to == "unequal_batches" || lost_to == "stragglers";
+    case ChangeKind::balanced_split:
+    case ChangeKind::encoder_place:
+      return lost_to == "unequal_stages";
+    case ChangeKind::overlapped_gradients:
+      return lost_to == "exchange";
+    case ChangeKind::kept_activations:
+      return lost_to == "offload";
+    case ChangeKind::kept_optimizer:
+      return lost_to == "offloaded_optimizer";
+    case ChangeKind::llm_layout:
+      return true;
+    case ChangeKind::none:
+    case ChangeKind::filling:
+    case ChangeKind::encoder_layout:
+    case ChangeKind::dummy_items:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string MultimodalForecast::reason(const std::vector<Alternative>& tried) const {
-  struct Loss {
-    double share;
-    std::string to, remedy, effect;
-    std::vector<ChangeKind> changes;  // those that are the remedy; empty: none of them
-  };
-  const double exchange = exchange_seconds / seconds;
-  const auto share_of = [&](std::string_view key) {
-    const auto part = std::find_if(time.begin(), time.end(),
-                                   [&](const ForecastPart& one) { return one.key == key; });
-    return part == time.end() ? 0 : part->value / seconds;
-  };
-  std::vector<Loss> losses = {
-      {lost.bubble,
-       "the pipeline's bubble",
-       "more micro-batches or fewer stages",
-       "make it smaller",
-       {}},
-      {lost.unequal_stages,
-       "stages of unequal work",
-       "pipeline.split: balanced, or another place for the encoders,",
-       "evens them out",
-       {ChangeKind::balanced_split, ChangeKind::encoder_place}},
-      {lost.unequal_batches,
-       "micro-batches of unequal work",
-       "data.arrange: reordered or balanced",
-       "evens them out",
-       {ChangeKind::reordered_data, ChangeKind::balanced_data}},
-      {lost.stragglers,
-       "replicas that wait for the one with the most work",
-       "data.arrange: balanced",
-       "evens them out",
-       {ChangeKind::balanced_data}},
-      {lost.within_group,
-       "ranks of a group that wait for the one with the largest items",
-       "data.arrange: reordered",
-       "evens them out",
-       {ChangeKind::reordered_data}},
-      plan.overlapped_gradients
-          ? Loss{exchange,
-                 "exchanging parameters and gradients for longer than the tasks hide",
-                 "larger batches or gradient_dtype: bfloat16",
-                 "make it a smaller share",
-                 {}}
-          : Loss{exchange,
-                 "gradients summed after the backward pass",
-                 "overlap_gradients: true",
-                 "hides most of it",
-                 {ChangeKind::overlapped_gradients}},
-      {share_of("offload"),
-       "activations that move to and from the host",
-       "keeping them, or computing them again (llm.recompute: full),",
-       "takes less",
-       {ChangeKind::kept_activations}}};
-  if (plan.offload.optimizer)
-    losses.push_back({share_of("optimizer"),
-                      "the optimizer's state in the host's memory",
-                      "offload.optimizer: false",
-                      "takes less",
-                      {ChangeKind::kept_optimizer}});
-  const auto most = std::max_element(
-      losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
-  if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
-  const auto is_remedy = [&](const Alternative& one) {
-    return one.refused.empty() &&
-           std::find(most->changes.begin(), most->changes.end(), one.kind) != most->changes.end();
-  };
-  // How sequences are packed makes a difference, too: a change that gives less is no remedy.
-  constexpr double kWorthIt = 1.005;
-  const auto is_faster = [&](const Alternative& one) {
-    return is_remedy(one) && one.tokens_per_second > kWorthIt * tokens_per_second;
-  };
-  const auto helps = [&](const Alternative& one) {
-    return is_faster(one) && (one.fits || need.missing() > 0);
-  };
-  std::string advice;
-  if (most->changes.empty() || std::any_of(tried.begin(), tried.end(), helps))
-    advice = fmt::format("; {} {}", most->remedy, most->effect);
-  else if (std::any_of(tried.begin(), tried.end(), is_faster))
-    advice = fmt::format("; {} does not fit", most->remedy);
-  else if (std::any_of(tried.begin(), tried.end(), is_remedy))
-    advice = fmt::format("; {} gives no more tokens/s here", most->remedy);
-  return fmt::format("most is lost to {}{} ({} of the GPUs' time)", most->to, advice,
-                     percent(most->share));
+  const StepLoss loss = largest_loss();
+  std::vector<TriedChange> remedies;
+  for (const Alternative& one : tried)
+    if (one.refused.empty() && is_remedy(one.kind, loss.key))
+      remedies.push_back({one.change, one.tokens_per_second, one.fits});
+  return reason_sentence(loss, {"", tokens_per_second, need.missing() == 0}, remedies);
 }
 
 namespace {
@@ -487,12 +448,30 @@ void add_offload_changes(const MultimodalPlan& plan, std::vector<PlanChange>& ou
   }
 }
 
+// Other layouts of the LLM, where that is where the time goes.
+void add_layout_changes(const MultimodalForecast& f, std::vector<PlanChange>& out) {
+  const PlanFile& llm = f.plan.llm;
+  TrainingPlan planned = llm.plan;
+  planned.overlapped_gradients = planned.overlapped_gradients || f.plan.overlapped_gradients;
+  for (const LayoutChange& layout : layout_changes(f.largest_loss().key, llm.model, planned)) {
+    // For all towers at once: add_llm_changes().
+    if (!planned.overlapped_gradients && layout.plan.overlapped_gradients) continue;
+    if (f.plan.balanced_split && (layout.plan.chunks > 1 || layout.plan.short_ends)) continue;
+    MultimodalPlan changed = f.plan;
+    changed.llm.plan = layout.plan;
+    // Micro-batches are of all towers.
+    const char* const of = changed.llm.plan.micro_batch == llm.plan.micro_batch ? "llm." : "";
+    add_change(out, ChangeKind::llm_layout, of + layout.change, std::move(changed));
+  }
+}
+
 std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
   std::vector<PlanChange> out;
   add_data_changes(f.plan, out);
   add_llm_changes(f.plan, out);
   add_encoder_changes(f, out);
   add_offload_changes(f.plan, out);
+  add_layout_changes(f, out);
   return out;
 }
 

@@ -18,6 +18,7 @@
 #include "sim/multimodal/dealt_step.h"
 #include "sim/multimodal/modality_check.h"
 #include "sim/transformer/plan_forecast.h"
+#include "sim/transformer/step_reason.h"
 
 namespace lockstep::sim {
 
@@ -67,6 +68,7 @@ enum class ChangeKind : std::uint8_t {
   dummy_items,
   kept_activations,  // on the GPU, instead of in the host's memory
   kept_optimizer,
+  llm_layout,  // another one, in which what takes the most time may take less
 };
 
 // The same job planned in another way, one change each: how sequences are arranged and filled,
@@ -109,8 +111,10 @@ struct MultimodalForecast {
   std::optional<PlanForecast::Goodput> goodput;  // if the plan says how often GPUs fail
 
   std::vector<std::string> basis() const;
-  // What costs the most, and what would help, in a sentence. A change is advised only if it is
-  // among those `tried`, gives more tokens per second, and fits if the plan itself does.
+  // What costs the most beside computing.
+  StepLoss largest_loss() const;
+  // That, and what would help, in a sentence. A change is advised only if it is among those
+  // `tried`, gives more tokens per second, and fits if the plan itself does.
   std::string reason(const std::vector<Alternative>& tried) const;
 };
 

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/quantities.h"
 #include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/task_times.h"
 #include "tests/sim/plan_text.h"
@@ -399,30 +400,35 @@ TEST(Towers, AlternativesAreForecastsOfChangedPlans) {
   }
 }
 
+// A forecast in which nothing is lost but what replicas wait for the slowest.
+MultimodalForecast with_stragglers() {
+  MultimodalForecast f = forecast(top() + encoder("tensor: 4") + images("1", "256"));
+  f.time = {{"llm", "", 0.8 * f.seconds, ""}, {"stragglers", "", 0.2 * f.seconds, ""}};
+  return f;
+}
+
 // The reason names a remedy that was tried, and what came of it.
 TEST(Towers, AdviceIsWhatHelpedWhereItWasTried) {
-  MultimodalForecast f = forecast(top() + encoder("tensor: 4") + images("1", "256"));
-  f.lost = {};
-  f.lost.stragglers = 0.2;
-  f.exchange_seconds = 0;
+  MultimodalForecast f = with_stragglers();
   const auto tried = [&](ChangeKind kind, double times) {
     Alternative out;
     out.kind = kind;
+    out.change = "this";
     out.tokens_per_second = times * f.tokens_per_second;
     return std::vector<Alternative>{out};
   };
-  const std::string lost = "most is lost to replicas that wait for the one with the most work";
+  const std::string lost =
+      "beside computing, most time goes to replicas that wait for the one with the most work (20 "
+      "% of the GPUs')";
   EXPECT_EQ(f.reason(tried(ChangeKind::balanced_data, 1.2)),
-            lost + "; data.arrange: balanced evens them out (20 % of the GPUs' time)");
-  EXPECT_EQ(f.reason(tried(ChangeKind::balanced_data, 1)),
-            lost + "; data.arrange: balanced gives no more tokens/s here (20 % of the GPUs' time)");
-  EXPECT_EQ(f.reason(tried(ChangeKind::filling, 2)), lost + " (20 % of the GPUs' time)");
+            lost + "; this gives 20 % more tokens/s");
+  EXPECT_EQ(f.reason(tried(ChangeKind::balanced_data, 3)),
+            lost + "; this gives 3 times the tokens/s");
+  EXPECT_EQ(f.reason(tried(ChangeKind::balanced_data, 1)), lost + "; this gives no more tokens/s");
+  EXPECT_EQ(f.reason(tried(ChangeKind::filling, 2)), lost);
   std::vector<Alternative> refused = tried(ChangeKind::balanced_data, 2);
   refused.front().refused = "too many";
-  EXPECT_EQ(f.reason(refused), lost + " (20 % of the GPUs' time)");
-  // What no change covers is advised as it is.
-  f.lost.bubble = 0.3;
-  EXPECT_THAT(f.reason({}), HasSubstr("more micro-batches or fewer stages make it smaller"));
+  EXPECT_EQ(f.reason(refused), lost);
 }
 
 // What moves to the host and back is no waiting, but takes the most all the same.
@@ -433,26 +439,39 @@ TEST(Towers, TheReasonMayBeWhatIsOffloaded) {
     return f.reason(alternatives(f));
   };
   EXPECT_THAT(reason_of("offload: {activations: true, bandwidth: 1GB/s}\n"),
-              AllOf(HasSubstr("most is lost to activations that move to and from the host"),
-                    HasSubstr("takes less")));
+              AllOf(HasSubstr("most time goes to activations that move to and from the host"),
+                    HasSubstr("; offload.activations: false gives ")));
   EXPECT_THAT(reason_of("offload: {optimizer: true, bandwidth: 1GB/s}\n"),
-              HasSubstr("offload.optimizer: false takes less"));
-  EXPECT_THAT(reason_of(""), Not(HasSubstr("host")));
+              AllOf(HasSubstr("most time goes to the optimizer's state in the host's memory"),
+                    HasSubstr("; offload.optimizer: false gives ")));
+  EXPECT_THAT(reason_of(""), Not(HasSubstr("the host's memory")));
+}
+
+// What the LLM's layout costs is found as in a transformer's plan, and the change is a plan's key.
+TEST(Towers, TheReasonMayBeTheLayoutOfTheLlm) {
+  Calibration slow_nodes = h100();
+  slow_nodes.cost.node_speed = 0.02;
+  const std::string rest =
+      encoder("on: every_gpu") + images("1", "256", "sequences: packed, seed: 3");
+  const MultimodalForecast f = forecast(top() + rest, slow_nodes);
+  const std::string reason = f.reason(alternatives(f));
+  EXPECT_THAT(reason, HasSubstr("most time goes to collectives of tensor"));
+  const std::string changed = top({.more = "  async_tensor: true\n"}) + rest;
+  const double times = forecast(changed, slow_nodes).tokens_per_second / f.tokens_per_second;
+  EXPECT_THAT(reason, HasSubstr("llm.async_tensor: true gives " + number_text(times) + " times"));
 }
 
 // A change for which the memory does not suffice is none.
 TEST(Towers, AdviceFits) {
-  MultimodalForecast f = forecast(top() + encoder("tensor: 4") + images("1", "256"));
-  f.lost = {};
-  f.lost.stragglers = 0.2;
-  f.exchange_seconds = 0;
+  const MultimodalForecast f = with_stragglers();
   Alternative faster;
   faster.kind = ChangeKind::balanced_data;
+  faster.change = "this";
   faster.tokens_per_second = 2 * f.tokens_per_second;
   faster.fits = false;
-  EXPECT_THAT(f.reason({faster}), HasSubstr("data.arrange: balanced does not fit"));
+  EXPECT_THAT(f.reason({faster}), HasSubstr("this would give 2 times the tokens/s, but does not "));
   faster.fits = true;
-  EXPECT_THAT(f.reason({faster}), HasSubstr("evens them out"));
+  EXPECT_THAT(f.reason({faster}), HasSubstr("this gives 2 times the tokens/s"));
 }
 
 // They share what they draw and deal; each is as if forecast alone.

@@ -84,9 +84,10 @@ TowerTime EncoderTimes::projector_time(double tokens) const {
   for (const Gemm& gemm : {Gemm{rows, between, in}, Gemm{rows, llm_hidden_, between}}) {
     time.forward += gemm_seconds(cost_, gemm);
     if (!tower_.projector_frozen)
-      time.backward += gemm_seconds(cost_, {gemm.depth, gemm.columns, gemm.rows});
+      time.weight += gemm_seconds(cost_, {gemm.depth, gemm.columns, gemm.rows});
     if (!tower_.frozen) time.backward += gemm_seconds(cost_, {gemm.rows, gemm.depth, gemm.columns});
   }
+  time.backward += time.weight;
   projectors_.emplace(rows, time);
   return time;
 }
@@ -97,11 +98,12 @@ TowerTime EncoderTimes::of(const EncoderLoad& load, double share, bool projector
   if (tower_.frozen) times.backward = times.recompute = {};
   const PieceTime layers = piece_time(layout_, cost_, times, exchange_,
                                       static_cast<double>(tower_.model.layers) * share);
-  TowerTime out{layers.forward, tower_.frozen ? 0 : layers.backward};
+  TowerTime out{layers.forward, layers.backward, layers.weight};
   if (!projector) return out;
   const TowerTime end = projector_time(load.tokens / static_cast<double>(tower_.merge));
   out.forward += end.forward;
   out.backward += end.backward;
+  out.weight += end.weight;
   return out;
 }
 

@@ -36,9 +36,10 @@ class MixedLayers {
   mutable std::map<std::pair<std::int64_t, std::int64_t>, LayerTimes> known_;  // by size
 };
 
-// Seconds of one rank for a load of an encoder and its projector, on `layout.tensor` GPUs.
+// Seconds of one rank for a load of an encoder and its projector, on `layout.tensor` GPUs;
+// `weight`: the part of `backward` that a schedule may put off (PieceTime).
 struct TowerTime {
-  double forward = 0, backward = 0;
+  double forward = 0, backward = 0, weight = 0;
 };
 // Items are computed without padding between them (as FlashAttention's variable lengths): products
 // by all tokens together, attention by the sum of squares. Tokens count in whole tiles of 128, so

@@ -134,7 +134,7 @@ class Simulation {
       return Error{"a micro-batch takes a pipeline stage more than a day",
                    {},
                    "use smaller micro-batches, fewer items, more ranks or smaller models"};
-    const double weight = program_.split ? times_->weight_share() * task.layers_backward : 0;
+    const double weight = program_.split ? task.weight : 0;
     PieceCost out{.forward = picos_of_seconds(task.forward),
                   .backward = picos_of_seconds(task.backward - weight),
                   .weight = picos_of_seconds(weight)};
@@ -176,7 +176,7 @@ class Simulation {
     TaskTime& sum = out.pieces[static_cast<std::size_t>(piece)];
     sum.forward += task.forward;
     sum.backward += task.backward;
-    sum.layers_backward += task.layers_backward;
+    sum.weight += task.weight;
     sum.encoder_forward += task.encoder_forward;
     sum.encoder_backward += task.encoder_backward;
     add_times(out.sums.llm, task.llm, gpus);
@@ -323,9 +323,8 @@ class Simulation {
     MeanTasks out;
     const auto pieces = static_cast<double>(priced.pieces.size());
     for (TaskTime mean : priced.pieces) {
-      for (double TaskTime::*part :
-           {&TaskTime::forward, &TaskTime::backward, &TaskTime::layers_backward,
-            &TaskTime::encoder_forward, &TaskTime::encoder_backward}) {
+      for (double TaskTime::*part : {&TaskTime::forward, &TaskTime::backward, &TaskTime::weight,
+                                     &TaskTime::encoder_forward, &TaskTime::encoder_backward}) {
         mean.*part /= count;
         out.all.*part += mean.*part / pieces;
       }

@@ -49,9 +49,11 @@ bool TowerTimes::trained_before() const {
 
 PieceTime TowerTimes::llm_layers(LayerTimes one, double layers) const {
   // Frozen: of the two products backward only the input's gradient.
-  if (plan.llm_frozen)
+  if (plan.llm_frozen) {
     one.backward.kernels =
         (one.backward.kernels - one.backward.attention) / 2 + one.backward.attention;
+    one.backward.weights = 0;
+  }
   return piece_time(llm, cost, one, llm_exchange, layers);
 }
 
@@ -64,6 +66,7 @@ GroupTime TowerTimes::group_time(std::size_t encoder, const std::vector<EncoderL
     if (load.items == 0 && tower.dummy) load = {256, 256.0 * 256, 1};
     const TowerTime time = encoders[encoder].of(load, share, end);
     out.forward = std::max(out.forward, time.forward);
+    if (time.backward > out.backward) out.weight = time.weight;
     out.backward = std::max(out.backward, time.backward);
     out.mean += (time.forward + time.backward) / static_cast<double>(loads.size());
     out.tokens += load.tokens;
@@ -112,7 +115,6 @@ TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
     full_.push_back(towers_.llm_layers(one, place.layers / llm_.chunks));
   embedding_ = embedding_time(model_, llm_, cost_);
   logits_ = logits_time(model_, llm_, cost_);
-  weight_share_ = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.recompute.on_gpu());
 }
 
 TrainingPlan TaskTimes::layout_of(double tokens) const {
@@ -199,7 +201,7 @@ void TaskTimes::add_llm(const DealtStep& step, std::size_t group, const Place& p
   if (plan_.llm_frozen && !towers_.trained_before()) backward = 0;
   task.forward = forward;
   task.backward = backward;
-  task.layers_backward = std::min(layers.backward, backward);
+  task.weight = std::min(layers.weight, backward);
   task.handover = 2 * sent;
   task.activations = of_full * place.layers / llm_.chunks * layer_activation_bytes(model_, llm_);
 }
@@ -225,6 +227,7 @@ TaskTime TaskTimes::of(const DealtStep& step, std::size_t group, std::int32_t pi
       const auto& loads = step.encoders[i][group * units + u][m];
       const GroupTime time = towers_.group_time(i, loads, place.shares[i], place.ends[i]);
       slowest.forward = std::max(slowest.forward, time.forward);
+      if (time.backward > slowest.backward) slowest.weight = time.weight;
       slowest.backward = std::max(slowest.backward, time.backward);
       slowest.mean += time.mean / static_cast<double>(units);
       slowest.most_tokens = std::max(slowest.most_tokens, time.most_tokens);
@@ -234,7 +237,7 @@ TaskTime TaskTimes::of(const DealtStep& step, std::size_t group, std::int32_t pi
     const bool back = plan_.encoders[i].trained();
     task.encoder_forward += slowest.forward + transfer;
     task.encoder_backward += slowest.backward + (back ? transfer : 0);
-    task.layers_backward += slowest.backward;
+    task.weight += slowest.weight;
     task.handover += transfer * (back ? 2 : 1);
     task.encoders[i] = slowest.mean;
     task.lost += std::max(0.0, slowest.forward + slowest.backward - slowest.mean);

@@ -29,6 +29,7 @@ struct Place {
 // One encoder, for one micro-batch of one unit, on the ranks of its group.
 struct GroupTime {
   double forward = 0, backward = 0;  // of the slowest rank
+  double weight = 0;                 // part of `backward` (PieceTime)
   double mean = 0;                   // of all ranks, both directions
   double tokens = 0, most_tokens = 0;
 };
@@ -75,8 +76,8 @@ struct TaskTime {
   double forward = 0, backward = 0;
   double encoder_forward = 0, encoder_backward = 0;  // parts of the above
   double lost = 0;
-  double layers_backward = 0;  // of which schedules that split it delay the weights' part
-  double activations = 0;      // bytes
+  double weight = 0;       // the part of `backward` that a schedule may put off (PieceTime)
+  double activations = 0;  // bytes
   std::vector<double> encoder_activations;
   StepParts llm;
   double handover = 0, offload = 0;
@@ -101,9 +102,6 @@ class TaskTimes {
   double mean_message_bytes(const DealtStep& step) const;
   Handover mean_handover(const DealtStep& step) const { return handed_over(mean_tokens(step)); }
 
-  // The share of a layer's backward pass that schedules which split it can delay.
-  double weight_share() const { return weight_share_; }
-
  private:
   double mean_tokens(const DealtStep& step) const;
   // The LLM's layout for a micro-batch of so many tokens.
@@ -125,7 +123,6 @@ class TaskTimes {
   std::vector<PieceTime> full_;  // by place: a chunk of the LLM's layers, for full sequences
   MixedLayers ragged_;           // a layer, for sequences of other lengths
   PieceTime embedding_, logits_;
-  double weight_share_ = 0;
   mutable std::map<std::int64_t, Handover> handovers_;  // by tokens
 };
 

@@ -117,6 +117,14 @@ double backward_seconds(const CostParameters& cost, const std::vector<Gemm>& gem
   return seconds;
 }
 
+// The second of the two products alone.
+double weights_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, bool fp8) {
+  double seconds = 0;
+  for (const Gemm& g : gemms)
+    seconds += gemm_seconds(cost, {g.depth, g.columns, g.rows, g.batch}, fp8);
+  return seconds;
+}
+
 // Something in each direction.
 struct Directions {
   double forward = 0, backward = 0;
@@ -280,6 +288,7 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   times.backward.launches = cost.launch_backward;
   times.forward.attention = attends.forward;
   times.backward.attention = attends.backward;
+  times.backward.weights = weights_seconds(cost, gemms, plan.fp8);
   if (plan.recompute == Recompute::full) times.recompute = times.forward;
   // Selective recompute: torchtitan (gated layers) recomputes every second product and the
   // operations between them, Megatron the attention (arXiv 2205.05198, section 5). Both keep a

@@ -8,10 +8,11 @@ namespace lockstep::sim {
 
 // Seconds of a layer for one micro-batch on one rank. `kernels`: the GPU computes; `tensor`,
 // `context` and `expert`: collectives in these groups; `launches`: the host issues the work.
-// `attention`: the part of the kernels that grows with the square of a sequence.
+// `attention`: the part of the kernels that grows with the square of a sequence; `weights`: that of
+// the products for the weights' gradients.
 struct LayerTime {
   double kernels = 0, tensor = 0, context = 0, expert = 0, launches = 0;
-  double attention = 0;
+  double attention = 0, weights = 0;
   double on_gpu() const { return kernels + tensor + context + expert; }
 };
 

@@ -21,6 +21,10 @@ double in_parallel(double gpu, double host) {
   return std::pow(std::pow(gpu, 4) + std::pow(host, 4), 0.25);
 }
 
+// Four of the kernels of a layer's backward pass compute weights' gradients, one of each product.
+// The others are one for each of the forward's 17 (Megatron-LM, transformer.py).
+constexpr double kWeightLaunches = 4.0 / 21;
+
 // The ranks that hold the same dense parameters, and the same experts.
 Group dense_group(const TrainingPlan& plan, const CostParameters& cost) {
   return group_of(cost, plan.replicas(), plan.tensor, plan.ranks());
@@ -60,21 +64,33 @@ PieceTime piece_time(const TrainingPlan& plan, const CostParameters& cost, const
   back.context += one.recompute.context;
   back.expert += one.recompute.expert;
   back.launches += one.recompute.launches;
-  // The host's cost per micro-batch and stage, half of it in each direction.
-  const double once = cost.launch_micro_batch / 2 / plan.chunks;
   const double one_forward = hidden(cost, one.forward.on_gpu(), exchange.gather);
-  const double one_backward = hidden(cost, back.on_gpu(), exchange.gather + exchange.scatter);
+  // Without a backward pass (of a frozen tower) nothing is gathered for it.
+  const double one_backward =
+      back.on_gpu() > 0 ? hidden(cost, back.on_gpu(), exchange.gather + exchange.scatter) : 0;
   const double forward = layers * one_forward;
   const double backward = layers * one_backward;
-  // The slower of host and GPU counts over forward and backward together, since the host may run
-  // ahead. The sum is split in proportion to the GPU's times.
-  const double both =
-      in_parallel(forward + backward, layers * (one.forward.launches + back.launches) + 2 * once);
-  PieceTime out{0, 0, {}};
-  if (forward + backward > 0) {  // no layers, or of a tower without work
-    out.forward = both * forward / (forward + backward);
-    out.backward = both * backward / (forward + backward);
-    out.parts.host = std::max(0.0, both - (forward + backward));
+  // The host's cost per micro-batch and stage, half of it in each direction that there is.
+  const double once = cost.launch_micro_batch / 2 / plan.chunks;
+  const double host_forward = layers * one.forward.launches + (forward > 0 ? once : 0);
+  const double host_backward = layers * back.launches + (backward > 0 ? once : 0);
+  const double weight = layers * one.backward.weights;
+  const double host_weight = weight > 0 ? layers * one.backward.launches * kWeightLaunches : 0;
+  // The slower of host and GPU counts over all passes together, since the host may run ahead.
+  const double on_gpu = forward + backward, on_host = host_forward + host_backward;
+  const double both = in_parallel(on_gpu, on_host);
+  PieceTime out;
+  if (on_gpu > 0) {  // no layers, or of a tower without work
+    // Each pass gets its share of the sum, as the slower of the two divides it: where that is the
+    // host, a quicker GPU makes no pass longer.
+    const double by_gpu = std::pow(on_gpu / both, 4);
+    const auto part = [&](double gpu, double host) {
+      return both * (by_gpu * gpu / on_gpu + (1 - by_gpu) * (on_host > 0 ? host / on_host : 0));
+    };
+    out.forward = part(forward, host_forward);
+    out.backward = part(backward, host_backward);
+    out.weight = part(weight, host_weight);
+    out.parts.host = std::max(0.0, both - on_gpu);
   }
   out.parts.layers = layers * (one.forward.kernels + one.backward.kernels);
   out.parts.recompute = layers * (back.kernels - one.backward.kernels);
@@ -94,7 +110,7 @@ PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
   const double sums = collective_seconds(cost, trace::Op::all_reduce, 2 * elements,
                                          group_of(cost, plan.tensor, 1, plan.ranks()));
   const double back = plan.sequence_parallel ? sums / 2 : 0;
-  PieceTime out{lookup + sums - back, lookup + back, {}};
+  PieceTime out{lookup + sums - back, lookup + back, 0, {}};
   out.parts.logits = 2 * lookup;
   out.parts.tensor = sums;
   return out;
@@ -118,7 +134,7 @@ PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
   const double sums = collective_seconds(cost, trace::Op::all_reduce, 8 * tokens, tensor);
   const double gradients =
       collective_seconds(cost, trace::Op::all_reduce, 2 * tokens * hidden_width, tensor);
-  PieceTime out{forward + sums, backward + gradients, {}};
+  PieceTime out{forward + sums, backward + gradients, 0, {}};
   out.parts.logits = forward + backward;
   out.parts.tensor = sums + gradients;
   return out;
@@ -189,27 +205,22 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   const PieceTime inner = layers_of(std::min(1, pieces - 1)), end = layers_of(0);
   const PieceTime first = embedding_time(model, plan, cost);
   const PieceTime last = logits_time(model, plan, cost);
-  // The backward pass has two products for one of the forward pass: one for the input's gradients,
-  // one for the weights'. Schedules that split it need the weights' share. With recomputation less
-  // of it: with all recomputed about a third instead of a half.
-  const double share =
-      0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.recompute.on_gpu());
   PricedTasks out;
   out.order = std::move(*order);
   out.costs.send = picos_of_seconds(sent.message);
   for (std::int32_t piece = 0; piece < pieces; ++piece) {
     const PieceTime& layers = piece == 0 || piece + 1 == pieces ? end : inner;
-    const double weight = out.order.split ? share * layers.backward : 0;
-    PieceTime time = {layers.forward + sent.occupies, layers.backward + sent.occupies, {}};
-    if (piece == 0) time = {time.forward + first.forward, time.backward + first.backward, {}};
-    if (piece + 1 == pieces)
-      time = {time.forward + last.forward, time.backward + last.backward, {}};
-    if (!(time.forward + time.backward <= kLongestPiece))
+    const double weight = out.order.split ? layers.weight : 0;
+    double forward = layers.forward + sent.occupies;
+    double backward = layers.backward + sent.occupies;
+    if (piece == 0) forward += first.forward, backward += first.backward;
+    if (piece + 1 == pieces) forward += last.forward, backward += last.backward;
+    if (!(forward + backward <= kLongestPiece))
       return Error{"a micro-batch takes a pipeline stage more than a day",
                    {},
                    "use smaller micro-batches, more ranks or a smaller model"};
-    out.costs.pieces.push_back({.forward = picos_of_seconds(time.forward),
-                                .backward = picos_of_seconds(time.backward - weight),
+    out.costs.pieces.push_back({.forward = picos_of_seconds(forward),
+                                .backward = picos_of_seconds(backward - weight),
                                 .weight = picos_of_seconds(weight)});
   }
   out.layers = inner.parts;

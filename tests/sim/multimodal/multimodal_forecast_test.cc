@@ -294,6 +294,34 @@ TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
   }
 }
 
+// Of a few tokens the host takes the time, and for a frozen encoder it launches the forward pass
+// alone: that took longer than the trained one's. Nothing of a frozen LLM's backward pass computes
+// weights.
+TEST(Towers, FrozenOnesTakeNoLongerForward) {
+  EncoderTower tower;
+  tower.model = *published_encoder("vit-huge");
+  tower.projector_hidden = 1024;
+  const EncoderLoad load{128, 128.0 * 128, 1};
+  const TowerTime trained = EncoderTimes(tower, tower.layout, 1024, h100().cost, {}).of(load);
+  tower.frozen = tower.projector_frozen = true;
+  const TowerTime frozen = EncoderTimes(tower, tower.layout, 1024, h100().cost, {}).of(load);
+  EXPECT_NEAR(frozen.forward, trained.forward, 0.01 * trained.forward);
+  EXPECT_EQ(frozen.weight, 0);
+  MultimodalPlan plan;
+  plan.llm.model = *published_model("llama3-8b");
+  plan.llm.plan.sequence = 4096;
+  plan.llm.plan.global_batch = 8;
+  const auto weight = [&](bool is_frozen) {
+    plan.llm_frozen = is_frozen;
+    const CostParameters& cost = h100().cost;
+    return TowerTimes(plan, cost)
+        .llm_layers(layer_times(plan.llm.model, plan.llm.plan, cost), 8)
+        .weight;
+  };
+  EXPECT_GT(weight(false), 0);
+  EXPECT_EQ(weight(true), 0);
+}
+
 // ZeRO-3 without a pipeline gathers every layer, frozen or not; a frozen one has no gradients.
 TEST(Towers, FrozenLayersAreGatheredAndScatterNothing) {
   const auto exchange = [](const std::string& llm, const std::string& vit) {

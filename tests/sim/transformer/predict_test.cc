@@ -252,6 +252,32 @@ TEST(Layer, RecomputeLeavesTheLayersOwnTimesAlone) {
   EXPECT_GT(seconds(of), seconds(predicted_plan()));
 }
 
+// arXiv 2401.10241, table 1: of a layer, the products for the input's gradients with attention are
+// 24 h + 8 s operations a token and element of the width, those for the weights' gradients 24 h.
+TEST(Layer, WhatMayWaitOfABackwardPassAreTheWeightsProducts) {
+  Transformer model = small_transformer();
+  TrainingPlan of = predicted_plan();
+  of.sequence = 4096;
+  CostParameters cost;
+  cost.processors = 1;
+  cost.gemm_half_depth = 0;
+  cost.memory_bandwidth = 1e18;
+  cost.launch_forward = cost.launch_backward = cost.launch_unfused = cost.launch_micro_batch = 0;
+  const auto share = [&] {
+    const PieceTime piece = piece_time(of, cost, layer_times(model, of, cost), {}, 1);
+    return piece.weight / piece.backward;
+  };
+  const double width = 24 * 2048, attention = 8 * 4096;
+  EXPECT_NEAR(share(), width / (2 * width + attention), 1e-3);
+  // Tensor ranks wait for their collectives, so these are not put off; nor is what is recomputed.
+  const double alone = share();
+  of.tensor = 2;
+  EXPECT_LT(share(), 0.95 * alone);
+  of.tensor = 1;
+  of.recompute = Recompute::full;
+  EXPECT_LT(share(), 0.75 * alone);
+}
+
 TEST(Step, IsThePipelinesPlusTheExchangesPlusTheUpdates) {
   TrainingPlan of = predicted_plan();
   of.data = 4;

@@ -203,6 +203,9 @@ Result<sim::TableAnswer> predict(const TableCommand& command, const sim::Measure
   if (table.collectives.empty()) {
     const Result<sim::Calibration> calibration =
         sim::load_calibration(command.calibration, table.machine_type);
+    // Without --calibration it is the table that names one.
+    if (!calibration && command.calibration.empty())
+      return Error{calibration.error().message, {command.file}, calibration.error().fix};
     if (!calibration) return calibration.error();
     return sim::predict_steps(table, *calibration);
   }

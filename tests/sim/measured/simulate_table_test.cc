@@ -166,6 +166,15 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
     EXPECT_EQ(outcome.status, 2) << text;
     EXPECT_THAT(outcome.err, HasSubstr(message)) << text;
   }
+  // A machine that nothing is known of is the table's word.
+  const std::string unknown = file(
+      "unknown.json",
+      R"json({"framework":"NeMo","machine":"z9","rows":[{"model":"llama3-8b","gpus":8,"tp":1,"pp":1,
+              "gbs":8,"seq":8192,"step_s":1}]})json");
+  EXPECT_THAT(cli::run_lockstep({"calibrate", "check", unknown}).err,
+              HasSubstr("unknown.json: error: there is no calibration for machine type \"z9\""));
+  EXPECT_THAT(
+      cli::run_lockstep({"calibrate", "check", unknown, "--calibration", "dgx-h100"}).status, 0);
   // Cut off anywhere it is refused, or what is left is a table.
   const std::string whole = kVtrain;
   for (std::size_t cut = 0; cut + 1 < whole.size(); cut += 7)

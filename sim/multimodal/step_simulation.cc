@@ -427,7 +427,8 @@ class Simulation {
     work.llm += share * (l.layers + l.logits);
     work.recompute += share * l.recompute;
     work.host += share * l.host;
-    work.collectives += share * (l.tensor + l.context + l.expert + l.data);
+    work.collectives += share * (l.tensor + l.context + l.expert);
+    work.exchange += share * l.data;
     work.handover += share * sums.handover;
     work.offload += share * sums.offload;
     for (std::size_t i = 0; i < sums.encoders.size(); ++i)

@@ -294,6 +294,23 @@ TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
   }
 }
 
+// What ZeRO-3 gathers and scatters is no collective of tensor ranks.
+TEST(Towers, ShardedLayersAreExchanged) {
+  const MultimodalForecast f = forecast(
+      "plan: 1\nname: sharded\ncalibration: h100-cluster\ngpus: 64\nglobal_batch: 64\n"
+      "llm: {model: {layers: 4, hidden: 8192, heads: 64, vocabulary: 32000}, sequence: 512, "
+      "zero: 3}\n" +
+      encoder("zero: 1") + images("1", "256"));
+  double exchange = 0;
+  for (const ForecastPart& part : f.time) {
+    EXPECT_NE(part.key, "collectives");
+    if (part.key == "exchange") exchange = part.value;
+  }
+  EXPECT_GT(exchange, f.exchange_seconds);
+  EXPECT_THAT(f.reason({}),
+              HasSubstr("gradients and parameters that data-parallel ranks exchange"));
+}
+
 // Of a few tokens the host takes the time, and for a frozen encoder it launches the forward pass
 // alone: that took longer than the trained one's. Nothing of a frozen LLM's backward pass computes
 // weights.

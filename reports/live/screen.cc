@@ -463,7 +463,9 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
     lines.push_back(fmt::format("{} {}: {}", verify::to_string(f.certainty),
                                 verify::rule(f.rule).name, f.message));
   }
-  if (!now.problem.empty() && now.problem != before.problem) lines.push_back(now.problem);
+  // Where no rank has begun, the progress says it.
+  if (!now.ranks.empty() && !now.problem.empty() && now.problem != before.problem)
+    lines.push_back(now.problem);
   return lines;
 }
 

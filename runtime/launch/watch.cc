@@ -202,17 +202,30 @@ class Watcher {
     if (!filter) return filter.error();
     filter_ = std::move(*filter);
     std::error_code failed;
-    if (!std::filesystem::is_directory(options_.folder, failed)) {
-      return Error{"no such folder",
-                   {options_.folder},
-                   "name the folder into which the job's ranks write their *.ring files"};
-    }
-    return Status::ok();
+    if (fs::is_directory(options_.folder, failed)) return Status::ok();
+    const bool is_there = fs::exists(options_.folder, failed);
+    // Whoever starts the job and then watches it may be faster than its first rank.
+    if (!is_there && !options_.once) return Status::ok();
+    return Error{is_there ? "not a folder" : "no such folder",
+                 {options_.folder},
+                 "name the folder into which the job's ranks write their *.ring files"};
+  }
+
+  // The folder is named, and no rank has made it yet.
+  bool waits_for_folder() const {
+    std::error_code failed;
+    return !latest_ && !fs::exists(options_.folder, failed) && !failed;
   }
 
   // Polls the traces. Keeps the last poll that found ring files.
   Status poll() {
     const trace::Nanos begin = monotonic_nanos();
+    if (waits_for_folder()) {
+      state_.problem = "there is no such folder yet: waiting for the job's first rank to make it";
+      state_.folder = options_.folder;
+      state_.watched_s = static_cast<double>(begin - began_) / kSecond;
+      return Status::ok();
+    }
     Result<std::optional<WatchSource::Poll>> seen = source_.poll();
     const trace::Nanos end = monotonic_nanos();
     cost_ = end - begin;

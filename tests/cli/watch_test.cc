@@ -247,10 +247,44 @@ TEST_F(WatchTest, EndsOnCtrlC) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
 }
 
+// Who starts a job and watches it at once is faster than its first rank.
+TEST_F(WatchTest, WaitsForAFolderThatIsNotThereYet) {
+  const std::string later = dir_.file("later");
+  int output[2];
+  ASSERT_EQ(pipe2(output, O_CLOEXEC), 0);
+  const pid_t watcher = fork();
+  if (watcher == 0) {
+    dup2(output[1], STDOUT_FILENO);
+    const std::vector<const char*> argv = {"lockstep", "watch", later.c_str(), "--interval",
+                                           "0.05"};
+    _exit(run_program(static_cast<int>(argv.size()), argv.data()));
+  }
+  close(output[1]);
+  std::string said(512, '\0');
+  const ssize_t length = read(output[0], said.data(), said.size());
+  ASSERT_GT(length, 0);
+  said.resize(static_cast<std::size_t>(length));
+  EXPECT_NE(said.find("no such folder yet"), std::string::npos) << said;
+  // The whole folder appears at once, with the traces of a job that ended.
+  start(0, 1, end_cleanly, false);
+  const std::string made = dir_.file("made");
+  std::filesystem::create_directory(made);
+  std::filesystem::copy(dir_.file("rank_0.ring"), made + "/rank_0.ring");
+  std::filesystem::rename(made, later);
+  int status = 0;
+  ASSERT_EQ(waitpid(watcher, &status, 0), watcher);
+  close(output[0]);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST_F(WatchTest, SaysWhatIsWrongWithTheFolder) {
-  const Outcome missing = run_lockstep({"watch", dir_.file("nowhere")});
+  const Outcome missing = run_lockstep({"watch", dir_.file("nowhere"), "--once"});
   EXPECT_EQ(missing.status, 2);
   EXPECT_NE(missing.err.find("no such folder"), std::string::npos) << missing.err;
+  const Outcome file = run_lockstep({"watch", dir_.write("file", "no folder")});
+  EXPECT_EQ(file.status, 2);
+  EXPECT_NE(file.err.find("not a folder"), std::string::npos) << file.err;
   const Outcome empty = watch({"--once"});
   EXPECT_EQ(empty.status, 2);
   EXPECT_NE(empty.err.find("no ring files"), std::string::npos) << empty.err;

@@ -59,6 +59,11 @@ Advice advice_about(std::string_view text, const std::string& host) {
     return {"the GPU is defective or lost, not the program: reset it, or leave out the node",
             at + "nvidia-smi -q -d ECC,ROW_REMAPPER"};
   if (trace::mentions_unused_parameters(text)) return {};
+  if (trace::mentions_other_size(text))
+    return {
+        "compare the shapes, types and calls of all ranks at this line: pad to a common size, or "
+        "exchange the sizes first; `lockstep record`, or Flight Recorder's dumps, show who differs",
+        ""};
   if (trace::mentions_taken_port(text)) {
     auto port = trace::number_after(text, "port: ");
     if (!port) port = trace::number_after(text, "[::]:");

@@ -188,7 +188,14 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
                                                            : untraced.size() == 1 ? "it"
                                                                                   : "them");
   }
-  if (first.kind != NoteKind::killed) f.culprits = f.ranks;
+  const bool of_two_ranks = trace::mentions_other_size(first.text);
+  if (of_two_ranks)
+    f.why =
+        "Gloo ends a process to which another rank sends more than its call expects: the two "
+        "called "
+        "with different sizes or types, or made different calls. The log does not show which of "
+        "them is wrong.";
+  if (first.kind != NoteKind::killed && !of_two_ranks) f.culprits = f.ranks;
   set_fingerprint(f, shape_of(first));
   return f;
 }

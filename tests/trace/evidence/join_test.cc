@@ -321,6 +321,21 @@ TEST_F(JoinTest, WhatAMismatchBringsAboutIsNoCauseOfItsOwn) {
   EXPECT_EQ(judged(load()), "findings\nsize-mismatch by 1");
 }
 
+// Of two ranks whose sizes differ, Gloo ends the one that gets more than it expects.
+TEST_F(JoinTest, WhomGlooEndsForAnotherSizeIsNotToBlame) {
+  dir_.write("rank_0.log",
+             "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+             "  what():  [enforce fail at gloo/transport/tcp/pair.cc:464] op.preamble.length <= "
+             "op.nbytes. 16 vs 12. Received data size doesn't match expected size. Is there a "
+             "distributed collective mismatch in your code?\n");
+  const trace::Run run = load();
+  const verify::Report report = verify::verify(run);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, verify::RuleId::rank_exception);
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("exchange the sizes first"));
+}
+
 TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
   const auto fingerprint = [](const std::string& op) {
     return "CollectiveFingerPrint(SequenceNumber=4, OpType=" + op +

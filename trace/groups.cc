@@ -409,12 +409,16 @@ std::string_view description_of(const Tables& tables, const RankTrace::Membershi
   return description == kNotGiven ? std::string_view() : description;
 }
 
+std::string_view kind_in_name(std::string_view name) {
+  const std::string_view before = before_number(name);
+  return is_number_or_hash(before) ? std::string_view() : before;
+}
+
 std::string group_label(const RankTrace& trace, const Tables& tables, GroupId group) {
   const std::string& name = tables.str(group);
-  // "TENSOR_PARALLEL (22)"; but "0 (2)" is a group 0 that was made again.
+  if (const std::string_view kind = kind_in_name(name); !kind.empty()) return printable(kind);
   const std::string_view before = before_number(name);
   const bool is_number = is_number_or_hash(before.empty() ? name : before);
-  if (!before.empty() && !is_number) return printable(before);
   // "unnamed group (ALLGATHER)", of the watchdog in old versions.
   const std::string plain = (name.starts_with("unnamed group") ? "" : "group ") + printable(name);
   if (!is_number) return plain;

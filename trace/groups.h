@@ -60,6 +60,10 @@ const RankTrace::Membership* membership(const RankTrace& trace, GroupId group);
 // none. Valid as long as `tables`.
 std::string_view description_of(const Tables& tables, const RankTrace::Membership& group);
 
+// "TENSOR_PARALLEL" of "TENSOR_PARALLEL (22)", as groups are named whose description is recorded
+// and whose members are not. Empty for other names. A view into `name`.
+std::string_view kind_in_name(std::string_view name);
+
 // What people call a group of the trace: "group world". Where its name is a number or a hash, as
 // c10d's are, its description: "TENSOR_MODEL_PARALLEL_GROUP", with the name where another group of
 // the rank has the same one. O(groups of the rank).

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include <fmt/core.h>
@@ -13,18 +14,27 @@ namespace {
 constexpr std::size_t kLongestStack = 16384;    // bytes of a stack's text
 constexpr std::size_t kLongestLocation = 1024;  // bytes of a path or function name
 
-// Whether a frame is of PyTorch or Python rather than of the user's program. `file`: its path.
-bool is_library_frame(std::string_view file) {
+// Whose code a frame is, from what says least about the program to what says most.
+enum class Origin : std::uint8_t { library, package, program };
+
+// `file`: the frame's path. library: PyTorch and Python; package: another installed one (a trainer,
+// a wrapper of torch.distributed).
+Origin origin_of(std::string_view file) {
   constexpr std::array<std::string_view, 4> kLibraries = {"/torch/", "/lib/python3", "<frozen ",
                                                           "torch/csrc"};
   const bool installed = file.find("-packages/") != std::string_view::npos;
   for (const std::string_view library : kLibraries) {
     if (file.find(library) == std::string_view::npos) continue;
-    // /lib/python3.12/site-packages/…: other installed packages (a trainer) count as the user's.
-    if (library == "/lib/python3" && installed) continue;
-    return true;
+    if (library == "/lib/python3" && installed) continue;  // /lib/python3.12/site-packages/…
+    return Origin::library;
   }
-  return file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py");
+  if (file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py"))
+    return Origin::library;
+  // What pip puts into bin/ ("litgpt") only calls an installed package.
+  const std::size_t folder_end = file.rfind('/');
+  const bool starter = folder_end != std::string_view::npos && !file.ends_with(".py") &&
+                       file.substr(0, folder_end).ends_with("/bin");
+  return installed || starter ? Origin::package : Origin::program;
 }
 
 }  // namespace
@@ -44,6 +54,7 @@ DumpFrames::Location DumpFrames::read(std::span<const DataTree::Value> frames) {
   std::string stack;
   std::string at;
   std::string first;
+  Origin best = Origin::library;
   for (const DataTree::Value& frame : frames) {
     if (!visits_.spend(tree_.pairs(frame).size())) break;
     const DataTree::Value* const file = tree_.find(frame, "filename");
@@ -54,7 +65,10 @@ DumpFrames::Location DumpFrames::read(std::span<const DataTree::Value> frames) {
     std::string location(path);
     if (line != nullptr) location += fmt::format(":{}", line->integer(0));
     if (first.empty()) first = location;
-    if (at.empty() && !is_library_frame(path)) at = location;
+    if (const Origin origin = origin_of(path); origin > best) {
+      at = location;
+      best = origin;
+    }
     if (stack.size() > kLongestStack) break;
     stack += location;
     if (name != nullptr) {

@@ -16,7 +16,9 @@ namespace lockstep::trace {
 class DumpFrames {
  public:
   struct Location {
-    StringId at;     // "train.py:12": the innermost frame outside PyTorch and Python's own library
+    // "train.py:12": the innermost frame of the program; where all are of installed packages, the
+    // innermost outside of PyTorch and Python's own library.
+    StringId at;
     StringId stack;  // all frames, innermost first, a line each
   };
 

@@ -25,6 +25,10 @@ std::optional<std::vector<Rank>> parse_ranks(std::string_view text) {
   return numbers ? ranks_in(*numbers) : std::nullopt;
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 // A number of pg_status; -1 where there is none. Pickles have integers, JSON has strings.
 std::int64_t status_number(const DataTree& tree, const Value* v) {
   if (v == nullptr) return -1;
@@ -65,10 +69,18 @@ void DumpGroups::read_config(const Value& config, TraceBuilder& builder) {
   }
 }
 
-GroupId DumpGroups::named(const Value& name) {
-  if (!name.is(DataTree::Kind::string)) return {};
-  std::optional<GroupId>& known = named_[name.number()];
-  if (!known) known = tables_.groups.intern(std::string(tree_.text(name)));
+GroupId DumpGroups::named(std::span<const Value> process_group) {
+  if (process_group.empty() || !process_group[0].is(DataTree::Kind::string)) return {};
+  std::optional<GroupId>& known = named_[process_group[0].number()];
+  if (!known) {
+    const std::string name(tree_.text(process_group[0]));
+    std::string_view description;
+    if (is_of_gloo() && process_group.size() > 1 && process_group[1].is(DataTree::Kind::string))
+      description = tree_.text(process_group[1]);
+    const bool says_more = is_number(name) && !description.empty() && description != "undefined" &&
+                           description != kDescriptionOfAll;
+    known = tables_.groups.intern(says_more ? fmt::format("{} ({})", description, name) : name);
+  }
   return *known;
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -17,6 +19,9 @@
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
+
+// How PyTorch describes the group of all ranks.
+inline constexpr std::string_view kDescriptionOfAll = "default_pg";
 
 // What is known of a group while the entries of a dump are read, in their order.
 struct DumpGroup {
@@ -56,8 +61,10 @@ class DumpGroups {
   std::optional<std::uint64_t> enqueued(const DataTree::Value& status,
                                         const DumpGroup& group) const;
 
-  // The group of an entry, by its name; the empty id where the value is no string.
-  GroupId named(const DataTree::Value& name);
+  // The group of an entry, by its process_group: ["22", "TENSOR_PARALLEL"]. Where no pg_config
+  // lists it, as over Gloo, the description is a part of its name: "TENSOR_PARALLEL (22)". The
+  // empty id where the first is no string.
+  GroupId named(std::span<const DataTree::Value> process_group);
   DumpGroup& operator[](GroupId group) { return groups_[group]; }
   template <class Do>
   void for_each(Do&& work) {
@@ -73,6 +80,8 @@ class DumpGroups {
   std::int32_t least_world() const { return least_world_; }
 
  private:
+  // Whether pg_config is that of Gloo, which lists one group without a name.
+  bool is_of_gloo() const { return least_world_ > 0; }
   void link_the_rest(const std::vector<std::int64_t>& pg_ids);
 
   const DataTree& tree_;

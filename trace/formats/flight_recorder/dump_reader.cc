@@ -304,7 +304,7 @@ class DumpReader {
       if (!take_fields(value, entry)) return 0;
       if (!entry.complete() || entry[DumpKey::is_p2p].boolean()) continue;
       const auto process_group = tree_.items(entry[DumpKey::process_group]);
-      if (!process_group.empty() && groups_.named(process_group[0]) == group)
+      if (!process_group.empty() && groups_.named(process_group) == group)
         return entry[DumpKey::collective_seq_id].integer(0);
     }
     return 0;
@@ -350,7 +350,7 @@ class DumpReader {
     const auto process_group = tree_.items(entry[DumpKey::process_group]);
     if (process_group.empty() || !process_group[0].is(ValueKind::string))
       return lose("an entry's process_group is not a pair of names");
-    const GroupId group = groups_.named(process_group[0]);
+    const GroupId group = groups_.named(process_group);
     const bool linked =
         !entry.has(DumpKey::pg_id) || groups_.link(entry[DumpKey::pg_id].integer(-1), group);
     if (!linked && !numbered_together_)

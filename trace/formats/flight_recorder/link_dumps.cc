@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "base/threads.h"
+#include "trace/formats/flight_recorder/dump_groups.h"
 #include "trace/groups.h"
 #include "trace/signature.h"
 #include "trace/trace_builder.h"
@@ -38,12 +39,13 @@ std::map<GroupId, std::uint64_t> completed_calls(std::span<const RankTrace> trac
 // that may continue. Only the members of the default group are known: all ranks. A
 // rank that had not issued a call that completed elsewhere was dumped before: its dump does not
 // show what it did since. O(calls).
-void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int32_t world) {
+void link_gloo_dumps(std::span<RankTrace> traces, Tables& tables, std::int32_t world) {
   constexpr std::string_view kDefaultGroup = "0";  // PyTorch counts the groups of a process
   constexpr std::size_t kNamed = 8;                // ranks in the message
   const std::map<GroupId, std::uint64_t> completed = completed_calls(traces, tables);
   std::vector<Rank> all;
   for (std::int32_t r = 0; r < world; ++r) all.emplace_back(r);
+  const StringId description = tables.strings.intern(std::string(kDescriptionOfAll));
   std::set<Rank> early;
   std::string example;
   for (RankTrace& trace : traces) {
@@ -54,17 +56,16 @@ void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int
     for (const auto& [group, count] : completed) {
       if (tables.str(group) != kDefaultGroup) continue;
       issued[group] = 0;  // a member, whether or not it issued anything
-      if (membership(trace, group) == nullptr) trace.groups.push_back({group, all, {}});
+      if (membership(trace, group) == nullptr) trace.groups.push_back({group, all, description});
     }
     for (const Call& call : trace.calls) issued[call.group] = call.seq + std::uint64_t{1};
     for (const auto& [group, count] : issued) {
       const auto ahead = completed.find(group);
       if (ahead == completed.end() || ahead->second <= count) continue;
       if (example.empty()) {
-        example = fmt::format(
-            "call {} of group {} had completed elsewhere when rank {} had not "
-            "issued it",
-            ahead->second, tables.str(group), trace.rank.value);
+        example =
+            fmt::format("call {} of {} had completed elsewhere when rank {} had not issued it",
+                        ahead->second, group_label(trace, tables, group), trace.rank.value);
       }
       trace.open_ended = true;
     }

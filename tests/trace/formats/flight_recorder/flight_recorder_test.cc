@@ -12,6 +12,7 @@
 #include "tests/trace/formats/flight_recorder/inline_dump.h"
 #include "tests/trace/formats/pickle_writer.h"
 #include "trace/formats/format.h"
+#include "trace/groups.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 
@@ -36,6 +37,52 @@ TEST_F(FlightRecorder, ReadsCallsLocationsAndTheWorld) {
   EXPECT_EQ(trace.calls[1].seq, 1U);
   EXPECT_EQ(run.tables.signatures[trace.calls[1].signature].op, Op::barrier);
   EXPECT_EQ(run.tables.signatures[trace.calls[0].signature].in_elements, 8);
+}
+
+// A dump of one call over Gloo, of the group "3", from these files.
+std::string dump_from(const std::vector<std::string>& files, const std::string& description) {
+  PickleWriter w;
+  w.begin_dict().text("version").text("2.10").text("pg_config").begin_dict();
+  w.text("").begin_dict().text("name").text("").text("desc").text("");
+  w.text("ranks").text("[0, 1]").end_dict().end_dict();
+  w.text("entries").begin_list().begin_dict().text("frames").begin_list();
+  for (const std::string& file : files) {
+    w.begin_dict().text("name").text("f").text("filename").text(file).text("line").integer(5);
+    w.end_dict();
+  }
+  w.end_list().text("record_id").integer(0).text("pg_id").integer(1);
+  w.text("process_group").pair("3", description).text("collective_seq_id").integer(1);
+  w.text("p2p_seq_id").integer(0).text("profiling_name").text("gloo:all_reduce");
+  w.text("time_created_ns").integer(1000).text("state").text("scheduled");
+  w.text("retired").boolean(true).text("is_p2p").boolean(false).end_dict();
+  return w.end_list().end_dict().finish();
+}
+
+TEST_F(FlightRecorder, ACallsLineIsThatOfTheProgramBeforeThatOfAPackage) {
+  const std::string torch = "/v/lib/python3.11/site-packages/torch/distributed/c10d_logger.py";
+  const std::string wrapper = "/v/lib/python3.11/site-packages/trainer/comm.py";
+  const auto line_of = [&](const std::vector<std::string>& files) {
+    write(0, dump_from(files, "undefined"));
+    const trace::Run run = load();
+    return run.ranks.empty() ? "" : run.tables.str(run.ranks[0].calls.begin()->at);
+  };
+  EXPECT_EQ(line_of({torch, wrapper, "/home/a/model.py", "/home/a/train.py"}),
+            "/home/a/model.py:5");
+  EXPECT_EQ(line_of({torch, wrapper, "/v/lib/python3.11/threading.py"}), wrapper + ":5");
+  EXPECT_EQ(line_of({torch, wrapper, "/v/bin/trainer"}), wrapper + ":5") << "pip wrote it";
+  EXPECT_EQ(line_of({torch}), torch + ":5");
+}
+
+TEST_F(FlightRecorder, OverGlooAGroupIsCalledByWhatItsEntriesSay) {
+  const auto label_of = [&](const std::string& description) {
+    write(0, dump_from({"train.py"}, description));
+    const trace::Run run = load();
+    return run.ranks.empty()
+               ? ""
+               : group_label(run.ranks[0], run.tables, run.ranks[0].calls.begin()->group);
+  };
+  EXPECT_EQ(label_of("TENSOR_PARALLEL"), "TENSOR_PARALLEL");
+  EXPECT_EQ(label_of("undefined"), "group 3");
 }
 
 // Some backends name an exchange with splits as c10d's function; no dump holds the splits.

@@ -142,6 +142,12 @@ void list_unknowns(const Context& context, const OpenQuestions& questions, Repor
           group.name));
     }
   }
+  if (context.semantics == CallSemantics::gloo && is_snapshot(context.run)) {
+    report.unknown.emplace_back(
+        "messages (send, recv): not in Flight Recorder's dumps over Gloo, so a rank that hangs in "
+        "one looks as if it computed; where messages are used, add the ranks' stacks (py-spy "
+        "dump)");
+  }
   if (context.where.has_wildcards) {
     report.unknown.emplace_back(
         "receives from any source, or whose source was not recorded: taken to be matched");
@@ -213,6 +219,18 @@ void note_unexplained_hang(const Report& report, const trace::Run& run, OpenQues
   const auto timeout = std::find_if(run.notes.begin(), run.notes.end(), [](const auto& note) {
     return note.kind == trace::RankNote::Kind::watchdog;
   });
+  // Who takes the stacks of ranks suspects that these hang.
+  const bool any_stack = std::any_of(run.notes.begin(), run.notes.end(), [](const auto& note) {
+    return note.kind == trace::RankNote::Kind::stack;
+  });
+  const bool lacks_messages = std::any_of(
+      run.ranks.begin(), run.ranks.end(),
+      [](const trace::RankTrace& trace) { return trace.snapshot && trace.backend == "gloo"; });
+  if (!report.hung && timeout == run.notes.end() && any_stack && lacks_messages) {
+    questions.undecided.emplace_back(
+        "the stacks show where the ranks were: whether they hang there, in a message, Flight "
+        "Recorder's dumps over Gloo cannot tell, since they hold none");
+  }
   if (report.hung) {
     questions.undecided.emplace_back("the job is said to have hung, and no trace shows why");
   } else if (timeout != run.notes.end()) {

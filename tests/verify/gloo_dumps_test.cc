@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -83,6 +84,50 @@ TEST(GlooDumps, AGroupThatOneRankUsesLacksAMemberThatIsNotNamed) {
           "cross-group-deadlock error proven group=0 seq=3\nverdict findings",
           {"for another member of the group, which the dumps do not list: one of ranks 0, 2",
            "and so not who left its call out"}});
+}
+
+trace::Run load_pairs(const std::vector<std::string>& ranks) {
+  std::vector<std::string> files;
+  files.reserve(ranks.size());
+  for (const std::string& rank : ranks)
+    files.push_back(LOCKSTEP_SOURCE_DIR "/tests/verify/gloo_dumps/pairs/rank_" + rank);
+  auto run = trace::load_run(files);
+  EXPECT_TRUE(run);
+  return run ? std::move(*run) : trace::Run{};
+}
+
+// Who adds stacks suspects a hang, and nothing in the dumps speaks against one in a message.
+TEST(GlooDumps, WithStacksOfItsRanksAJobIsNotClean) {
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/tests/verify/gloo_dumps/ended/";
+  std::vector<std::string> files = {folder + "rank_0", folder + "rank_1", folder + "rank_2"};
+  trace::LoadOptions all;
+  all.evidence = true;
+  const auto alone = trace::load_run(files, all);
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(summary(verify(*alone)), "verdict clean");
+  const TempDir dir;
+  files.push_back(dir.write("rank_1.stack",
+                            "Process 7: python train.py\nThread 7 (idle): \"MainThread\"\n"
+                            "    _wait_batch_p2p (torch/distributed/pipelining/schedules.py:958)\n"
+                            "    main (train.py:80)\n"));
+  const auto with_stack = trace::load_run(files, all);
+  ASSERT_TRUE(with_stack);
+  const Report report = verify(*with_stack);
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  EXPECT_THAT(all_text(report), HasSubstr("whether they hang there, in a message"));
+}
+
+// Who is in another group of the kind is in no second one.
+TEST(GlooDumps, TheOtherMemberIsNotInAnotherGroupOfTheKind) {
+  const Report report = verify(load_pairs({"0", "1", "2", "3"}), {.hung = true});
+  EXPECT_THAT(summary(report), HasSubstr("host-stall error observed culprits=1 "));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(report.findings[0].group_label, HasSubstr("TENSOR_PARALLEL"));
+}
+
+// The rank without a dump may be the other member, so that nobody can be said to have stopped.
+TEST(GlooDumps, TheOtherMemberMayHaveLeftNoDump) {
+  EXPECT_EQ(summary(verify(load_pairs({"0", "2", "3"}), {.hung = true})), "verdict inconclusive");
 }
 
 TEST(GlooDumps, WhoIsWaitedForIsSaidWhereNothingShowsThatItNeverComes) {

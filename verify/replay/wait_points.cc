@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
+#include "trace/groups.h"
 #include "verify/replay/semantics.h"
 #include "verify/streams/streams.h"
 
@@ -118,15 +121,41 @@ class WaitPoints {
            !knows_all_ranks(at_.run());
   }
 
-  // One of the ranks that did not use the group may be a member.
+  // One of the ranks that did not use the group may be a member. Where a rank of the job has no
+  // trace, it may be that one, and nobody can be said to be missing.
   void add_other_ranks(std::uint32_t g, WaitPoint& point) const {
-    const std::vector<Stream>& streams = at_.groups()[g].streams;
-    for (std::uint32_t r = 0; r < at_.run().ranks.size(); ++r) {
-      const bool used = std::any_of(streams.begin(), streams.end(),
-                                    [&](const Stream& s) { return s.rank_index == r; });
-      if (!used) point.missing.push_back(r);
+    if (!knows_all_ranks(at_.run())) {
+      point.unknown_member = true;
+      return;
     }
+    const std::set<std::uint32_t> others = ranks_of_sisters(g);
+    for (std::uint32_t r = 0; r < at_.run().ranks.size(); ++r)
+      if (!uses(at_.groups()[g], r) && !others.contains(r)) point.missing.push_back(r);
     point.any_source = !point.missing.empty();
+  }
+
+  static bool uses(const GroupStreams& group, std::uint32_t r) {
+    return std::any_of(group.streams.begin(), group.streams.end(),
+                       [&](const Stream& s) { return s.rank_index == r; });
+  }
+
+  // The ranks that use another group of the same kind, as the tensor-parallel groups of a mesh, of
+  // which each rank is in one: so they are no members. None where a rank uses two of the kind.
+  std::set<std::uint32_t> ranks_of_sisters(std::uint32_t g) const {
+    const auto kind = [&](const GroupStreams& group) {
+      return trace::kind_in_name(at_.run().tables.str(group.group));
+    };
+    const std::string_view own = kind(at_.groups()[g]);
+    std::set<std::uint32_t> all, out;
+    if (own.empty()) return out;
+    for (const GroupStreams& group : at_.groups()) {
+      if (group.declared || kind(group) != own) continue;
+      for (const Stream& stream : group.streams) {
+        if (!all.insert(stream.rank_index).second) return {};
+        if (&group != &at_.groups()[g]) out.insert(stream.rank_index);
+      }
+    }
+    return out;
   }
 
   // Whether the rank's device has an older open call than this one, and nothing shows that this one

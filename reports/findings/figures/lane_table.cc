@@ -146,6 +146,11 @@ std::optional<trace::GroupId> group_named(const trace::Tables& tables, const std
   return std::nullopt;
 }
 
+bool calls_in(const trace::RankTrace& trace, trace::GroupId group) {
+  return std::any_of(trace.calls.begin(), trace.calls.end(),
+                     [&](const trace::Call& call) { return call.group == group; });
+}
+
 std::set<trace::Rank> concerned(const verify::Finding& finding) {
   std::set<trace::Rank> out(finding.ranks.begin(), finding.ranks.end());
   out.insert(finding.culprits.begin(), finding.culprits.end());
@@ -162,13 +167,18 @@ std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& 
     return trace::membership(trace, group) != nullptr;
   };
   const auto first = std::find_if(run.ranks.begin(), run.ranks.end(), declares);
-  if (first == run.ranks.end()) return out;
+  const auto calls = [&](const trace::RankTrace& trace) { return calls_in(trace, group); };
+  if (first == run.ranks.end() && std::none_of(run.ranks.begin(), run.ranks.end(), calls))
+    return out;
   std::erase_if(out, [&](trace::Rank rank) {
+    // Where nobody lists the members, those who are said to have left a call out may be some.
+    const bool blamed =
+        first == run.ranks.end() &&
+        std::find(finding.culprits.begin(), finding.culprits.end(), rank) != finding.culprits.end();
     const trace::RankTrace* trace = run.find(rank);
-    return trace != nullptr && !declares(*trace) &&
-           std::none_of(trace->calls.begin(), trace->calls.end(),
-                        [&](const trace::Call& call) { return call.group == group; });
+    return trace != nullptr && !blamed && !declares(*trace) && !calls(*trace);
   });
+  if (first == run.ranks.end()) return out;
   const trace::RankList& listed = trace::membership(*first, group)->ranks;
   out.insert(listed.begin(), listed.end());
   return out;
@@ -323,7 +333,7 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
   std::uint64_t first_number = first;
   table.title = fmt::format("group {}", printable(finding.group));
   for (const trace::RankTrace& trace : run.ranks) {
-    if (trace::membership(trace, *group) == nullptr) continue;
+    if (trace::membership(trace, *group) == nullptr && !calls_in(trace, *group)) continue;
     table.title = trace::group_label(trace, run.tables, *group);
     first_number = first + trace.first_number;
     break;

@@ -74,6 +74,16 @@ def asleep() -> None:
         train(step)
 
 
+def pairs() -> None:
+    """Of 4 ranks: rank 1 sleeps before the first call of its pair; ranks 2 and 3 go on to another."""
+    groups = [dist.new_group(pair, group_desc="TENSOR_PARALLEL") for pair in ([0, 1], [2, 3])]
+    train(0)
+    if RANK == 1:
+        sleep()
+    dist.all_reduce(torch.ones(5), group=groups[RANK // 2])
+    sleep()
+
+
 def asleep_at_once() -> None:
     """Rank 1 calls nothing at all."""
     if RANK == 1:

@@ -158,6 +158,26 @@ TEST(Lanes, CallsThatADumpLeftOutWereMade) {
   EXPECT_EQ(row_of_rank_1(), "rank 1        (not kept)   (not kept)   (never called)\n");
 }
 
+// Dumps over Gloo list no members: who calls in the group, and who is said to have left a call out.
+TEST(Lanes, OfAGroupThatNobodyListsOnlyItsCallersHaveRows) {
+  const auto call = [](int id) {
+    return issue_line(id, "pair (7)", "all_reduce", {{"in", {{8}}}, {"dtype", "float32"}});
+  };
+  const std::string all = call(0) + complete(0) + call(1) + kHung;
+  trace::Run run = inline_run({all, call(0) + complete(0) + kHung, all_reduce(0, "a", 8) + kHung});
+  for (trace::RankTrace& trace : run.ranks) trace.first_number = 1;
+  verify::Finding finding = difference_at(1, {1});
+  finding.group = "pair (7)";
+  finding.ranks = ranks_of({0, 1, 2});
+  EXPECT_EQ(lanes(finding, run),
+            "    pair     seq 1        seq 2\n"
+            "    rank 0   all_reduce   all_reduce\n"
+            "             8 float32    8 float32\n"
+            "                          WAITS\n"
+            "    rank 1   all_reduce   (never called)\n"
+            "             8 float32\n");
+}
+
 TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
   const auto issue = [](int id, const char* group) {
     return issue_line(id, group, "all_reduce", {{"in", {{9}}}, {"dtype", "float32"}});

@@ -28,7 +28,8 @@ namespace {
 // The positions whose calls are predicted at another one: see usual_calls().
 struct Prediction {
   std::vector<std::uint32_t> usual;
-  bool doubtful = false;  // see is_first_round_doubtful()
+  bool doubtful = false;     // see is_first_round_doubtful()
+  std::uint32_t length = 0;  // of the equal sequences before them
 };
 
 // By the calls before `index`. `at` gives the call at a position. With `size`, the number of calls,
@@ -75,7 +76,7 @@ Prediction predict(Agreement& agreement, const At& at, std::uint32_t index,
     if (!known && usual.size() < kMaxUsualCalls) usual.push_back(then);
   };
   for (std::uint32_t back = 1; back < index && back <= kHistory; ++back) {
-    if (longest == kCallsCompared) return {usual};  // nothing else can match more
+    if (longest == kCallsCompared) return {usual, false, longest};  // nothing can match more
     look_at(index - back);
   }
   for (std::uint32_t then = index + 1; then < size && then - index <= kHistory; ++then) {
@@ -83,7 +84,7 @@ Prediction predict(Agreement& agreement, const At& at, std::uint32_t index,
     look_at(then);
   }
   const bool doubtful = !usual.empty() && !any_earlier && (!any_apart || usual.size() > 1);
-  return {std::move(usual), doubtful};
+  return {std::move(usual), doubtful, longest};
 }
 
 template <class At>
@@ -96,6 +97,18 @@ Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t index,
              [&](std::uint32_t u) { return is_same_of_program(agreement, at(u), at(index)); })
              ? Usual::yes
              : Usual::no;
+}
+
+// Whether nothing but barriers is equal before the call and before those that are predicted there.
+// Frameworks make barriers around all that they do: what came after one says nothing.
+bool follows_barriers_alone(const trace::Run& run, Agreement& agreement, CallRef call,
+                            std::uint32_t size = 0) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  std::uint32_t first = call.call;
+  while (first > 0 && run.tables.op(calls[first - 1]) == trace::Op::barrier) --first;
+  if (first == call.call) return false;
+  const auto at = [&](std::uint32_t i) -> const trace::Call& { return calls[i]; };
+  return predict(agreement, at, call.call, size).length <= call.call - first;
 }
 
 // Whether no call like this one is among the kHistory calls before it.
@@ -134,6 +147,8 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   const std::uint32_t index = call.call;
   if (index == 0 || index >= calls.size()) return Usual::unknown;
   const trace::Call& repeated = calls[index - 1];
+  // Layers make equal calls in a row. Barriers are set up, begin and end by whoever wants one.
+  if (run.tables.op(repeated) == trace::Op::barrier) return Usual::unknown;
   const auto same = [&](std::uint32_t i) {
     return is_same_of_program(agreement, calls[i], repeated);
   };
@@ -223,6 +238,7 @@ Usual unless_loop_varies(const trace::Run& run, Agreement& agreement, CallRef ca
 
 Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
   if (mixes_threads(run.ranks[call.rank], call.call)) return Usual::unknown;
+  if (follows_barriers_alone(run, agreement, call)) return Usual::unknown;
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const Usual usual = is_predicted(
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
@@ -246,6 +262,8 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
 Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef call) {
   if (mixes_threads(run.ranks[call.rank], call.call)) return Usual::unknown;
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  if (follows_barriers_alone(run, agreement, call, static_cast<std::uint32_t>(calls.size())))
+    return Usual::unknown;
   const Usual usual = is_predicted(
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call,
       static_cast<std::uint32_t>(calls.size()));

@@ -30,7 +30,7 @@ std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreeme
 std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef call);
 
 // Whether the past predicts the call at its position. no: it predicts other calls. unknown: it
-// predicts none, or does not tell whether a loop ends here.
+// predicts none, or by nothing but barriers, or does not tell whether a loop ends here.
 enum class Usual : std::uint8_t { yes, no, unknown };
 Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 
@@ -74,7 +74,8 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
 //   a a a b | c a a a b | a a b      runs of three, and one of two
 //
 // One earlier run does not show how long runs are: it may have been cut by what comes only once, as
-// when DDP arranges its buckets after the first step. O(4096).
+// when DDP arranges its buckets after the first step. Nor do barriers make runs of a length that
+// matters. O(4096).
 Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 
 // Which of two calls the past predicts, of two ranks that did the same up to them. It is the call

@@ -86,13 +86,16 @@ class Choice {
       const auto ends_anywhere = [&](std::size_t c) {
         return only_goes_on(c) && (!forms_of_one || repeats_before_other(c));
       };
-      if (const auto p = only([&](std::size_t c) { return follows_habit(c) && !ends_anywhere(c); }))
+      if (const auto p = only([&](std::size_t c) {
+            return follows_habit(c) && !ends_anywhere(c) && !is_barrier_like_others(c);
+          }))
         return p;
     }
     // If both are forms of one call, the form that the rank used before. Not if a call may be
     // missing: a rank that left out the last call of its first round makes a familiar call next.
     if (!may_be_skip) {
-      const auto p = only([&](std::size_t c) { return at_.was_made_before(c); });
+      const auto p =
+          only([&](std::size_t c) { return at_.was_made_before(c) && !is_barrier_like_others(c); });
       if (p && !repeats_before_other(parties_[*p][0])) return p;
     }
     // A new call that is made again is usual, and one that is not is one too many. A familiar one
@@ -125,7 +128,7 @@ class Choice {
     if (!new_part && may_differ_in_commonness(first, second) && !are_two_calls &&
         !comes_next(first, second) && !comes_next(second, first)) {
       if (const auto p = only([&](std::size_t c) {
-            return is_of_common_form(c) &&
+            return is_of_common_form(c) && !is_barrier_like_others(c) &&
                    (!other_operations || (at_.was_made_before(c) && !is_from_new_line(c) &&
                                           (forms_of_one || !only_goes_on(c))));
           }))
@@ -330,6 +333,17 @@ class Choice {
 
   bool has_tensors(std::size_t cursor) const {
     return at_.run().tables.signatures[at_.next_token(cursor).signature].op != trace::Op::barrier;
+  }
+
+  // Whether the cursor's next call is a barrier where the past does not predict one, or not alone.
+  // That a program has barriers elsewhere does not make one usual here: frameworks make them around
+  // all that they do.
+  bool is_barrier_like_others(std::size_t cursor) const {
+    if (has_tensors(cursor)) return false;
+    const CallRef call = at_.next_call(cursor);
+    const std::vector<std::uint32_t> usual = usual_calls(at_.run(), at_.agreement(), call);
+    return usual.size() != 1 ||
+           at_.run().tables.op(at_.run().ranks[call.rank].calls[usual[0]]) != trace::Op::barrier;
   }
 
   // The one of two largest parties that does what ranks of other groups do where the programs of

@@ -11,6 +11,7 @@
 #include "verify/matching/deviation_words.h"
 #include "verify/matching/explain_modality.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/loops.h"
 
 namespace lockstep::verify {
 
@@ -220,6 +221,31 @@ void tell_gone_past(const Context& context, const Deviation& d, Finding& finding
   finding.fix += "; or make as many iterations on every rank";
 }
 
+// Whether one rank may have left a loop with which another one goes on: it made the other's call
+// before, from this line, and made its own after whole rounds of a loop, or for the first time
+// where it is a barrier, as before a checkpoint and at the end.
+bool leaves_loop(const Context& context, CallRef leaves, CallRef goes_on) {
+  const std::vector<trace::Call>& calls = context.run.ranks[leaves.rank].calls;
+  const trace::Call& own = calls[leaves.call];
+  const trace::Call& other = context.call(goes_on);
+  if (own.at.value == 0 || other.at.value == 0 || own.at == other.at) return false;
+  const auto made_at = [&](trace::StringId at) {
+    return std::any_of(calls.begin(), calls.begin() + leaves.call,
+                       [&](const trace::Call& c) { return c.at == at; });
+  };
+  if (!made_at(other.at)) return false;
+  return comes_after_whole_rounds(context.run, context.agreement, leaves) ||
+         (context.run.tables.op(own) == trace::Op::barrier && !made_at(own.at));
+}
+
+// Whether the two sides may have made different numbers of iterations.
+bool may_be_of_different_lengths(const Context& context, const Deviation& d) {
+  if (d.expected.call == kNoCall || d.got.call == kNoCall) return false;
+  if (d.kind == Deviation::Kind::missing) return leaves_loop(context, d.got, d.expected);
+  return d.kind == Deviation::Kind::replaced &&
+         (leaves_loop(context, d.got, d.expected) || leaves_loop(context, d.expected, d.got));
+}
+
 // The finding about the calls alone: the batches do not explain the deviation.
 Finding explain_calls(const Context& context, const Deviation& d) {
   Finding finding = make_finding(rule_of_deviation(d));
@@ -238,6 +264,8 @@ Finding explain_calls(const Context& context, const Deviation& d) {
   } else if (may_have_gone_past(context, d)) {
     tell_gone_past(context, d, finding);
   }
+  if (may_be_of_different_lengths(context, d))
+    finding.fix += "; or, if a loop ended early on a rank, make as many iterations on every rank";
   if (may_be_once_more(context, d)) {
     finding.why = fmt::format(
         "{} came to {} again ({}): either it left that call out, or it made the one before it once "

@@ -11,6 +11,7 @@
 
 #include <fmt/core.h>
 
+#include "verify/blocking/begun_alone.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/message_counts.h"
 #include "verify/blocking/messages.h"
@@ -288,6 +289,11 @@ std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
         return goes_on_with_varying_loop(context, points) ? Ranks{}
                                                           : expect_more_than_comes(context, points);
       },
+      // Ranks alone in a collective, where all its other members wait in messages.
+      [&] {
+        return goes_on_with_varying_loop(context, points) ? Ranks{}
+                                                          : alone_among_messages(context, points);
+      },
   };
   for (const auto& criterion : criteria)
     if (Ranks ranks = criterion(); !ranks.empty()) return ranks;
@@ -345,6 +351,27 @@ std::string advice_of_one_collective(const Context& context,
       context.describe_ranks({*alone}), context.describe_call(waiting_call(context, *alone)));
 }
 
+// Of a cycle over two groups whose culprits lack in a call in which most of its group wait: that
+// they may have left it out altogether. What would have come later is unknown.
+std::string advice_if_left_out(const Context& context, const std::vector<std::size_t>& points,
+                               const Finding& finding) {
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || finding.culprits.empty() ||
+        context.ranks(point.missing) != finding.culprits ||
+        point.waiting.size() <= point.missing.size()) {
+      continue;
+    }
+    const CallRef call = waiting_call(context, point.waiting[0]);
+    const std::string_view at = context.run.tables.str(context.call(call).at);
+    const bool saves = at.find("distributed/checkpoint/") != std::string_view::npos;
+    return fmt::format("; or, if {} left out {}, {}", context.describe_ranks(point.missing),
+                       context.describe_call(call),
+                       saves ? "let every rank save the checkpoint" : "make it there, too");
+  }
+  return "";
+}
+
 // The cycle as a finding.
 //
 // `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
@@ -370,10 +397,13 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
       f.culprits == context.ranks({breaks[0].rank})) {
     add_left_out(context, breaks[0], f);
-  } else if (f.rule == RuleId::deadlock) {
+  } else if (f.rule == RuleId::deadlock || !alone_among_messages(context, points).empty()) {
     if (std::string advice = advice_of_one_collective(context, points); !advice.empty())
       f.fix = std::move(advice);
   }
+  if (f.rule == RuleId::cross_group_deadlock) f.fix += advice_if_left_out(context, points, f);
+  if (may_have_left_loop(context, points))
+    f.fix += "; or, if a loop ended early on a rank, make as many iterations on every rank";
   if (f.rule == RuleId::cross_group_deadlock && may_have_exchanged_groups(context, points)) {
     f.why += " They wait in one line of the program, but in different groups of the same ranks.";
     f.fix += "; or, if they made these two groups in different orders, make them in one order";
@@ -482,6 +512,7 @@ Omission find_omission(const Context& context, const WaitCause& wait,
   if (!out.cause && !out.most_broke) {
     out.divergence = divergence_in_cycle(context, points);
     if (out.divergence) out.cause = explain_program_divergence(context, *out.divergence);
+    if (!out.divergence) out.cause = explain_begun_alone(context, points);
   }
   return out;
 }
@@ -524,9 +555,12 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       newest_call(context, odd[0]) != context.where.positions[odd[0]].waiting_in()) {
     left_out = left_out_message(context, *message, odd[0]);
   }
-  // Sister groups are better witnesses than a rank's own past.
-  if (left_out && !odd.empty() && !overtaking && left_out->deviants != odd &&
-      !left_out->finding.culprits.empty()) {
+  // Sister groups are better witnesses than a rank's own past, unless it tells which of theirs.
+  const auto is_among_odd = [&](std::uint32_t r) {
+    return std::find(odd.begin(), odd.end(), r) != odd.end();
+  };
+  if (left_out && !odd.empty() && !overtaking && !left_out->finding.culprits.empty() &&
+      !std::all_of(left_out->deviants.begin(), left_out->deviants.end(), is_among_odd)) {
     left_out.reset();
   }
   if (left_out) {

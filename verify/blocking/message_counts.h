@@ -69,9 +69,10 @@ std::optional<bool> is_one_message_more(const Context& context, const WaitPoint&
 // Neighbours that have sent each other equally many messages, or one less, exchange data and are no
 // stages.
 //
-// Nor a stage for which another one waits that would send it more.
+// Nor a stage for which another one waits that would send it more, or to which another one posted
+// more than it received.
 //
-// Returns rank indices. O(calls of the ranks that the cycle's messages lack).
+// Returns rank indices. O(messages of the cycle · calls of all ranks).
 std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
                                                   const std::vector<std::size_t>& points);
 

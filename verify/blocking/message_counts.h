@@ -72,7 +72,7 @@ std::optional<bool> is_one_message_more(const Context& context, const WaitPoint&
 // Nor a stage for which another one waits that would send it more, or to which another one posted
 // more than it received.
 //
-// Returns rank indices. O(messages of the cycle · calls of all ranks).
+// Returns rank indices. O(calls of all ranks · log + messages of the cycle · channels).
 std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
                                                   const std::vector<std::size_t>& points);
 

@@ -448,7 +448,7 @@ bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
 
 EvidenceSource stack_source() {
   return {.name = "stack",
-          .summary = "stacks by py-spy, gdb, faulthandler, torch_npu, a debug server",
+          .summary = "stacks: py-spy, gdb, faulthandler, torch_npu, a debug server",
           .recognises = is_stacks,
           .read = read_stacks};
 }

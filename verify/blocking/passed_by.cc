@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "trace/groups.h"
 #include "trace/nccl_calls.h"
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/unanswered.h"

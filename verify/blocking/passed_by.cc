@@ -145,7 +145,10 @@ bool came_no_further(const Context& context, std::uint32_t rank, CallRef waited)
   const trace::RankTrace& waiting = context.run.ranks[waited.rank];
   const auto end = waiting.calls.begin() + waited.call;
   return std::any_of(waiting.calls.begin(), end, [&](const trace::Call& call) {
-    if (call.seq < newest.seq || call.what != newest.what) return false;
+    if (call.seq < newest.seq || call.what != newest.what || context.run.tables.is_message(call) ||
+        !context.agreement.agree(call.signature, newest.signature)) {
+      return false;
+    }
     const trace::RankTrace::Membership* const theirs = trace::membership(waiting, call.group);
     return theirs != nullptr &&
            (call.group == newest.group || are_sisters(context.run.tables, *theirs, *group));

@@ -12,6 +12,8 @@ namespace lockstep::verify {
 
 namespace {
 
+constexpr std::size_t kMaxAsked = 64;  // members or points; bounds the cost, larger ones are rare
+
 // Whether fewer than half of the members wait in the collective, all others are known to wait
 // elsewhere, and nobody else could be a member.
 bool is_of_few(const Context& context, const WaitPoint& point) {
@@ -44,7 +46,6 @@ bool begins_something(const Context& context, std::uint32_t rank) {
 
 std::optional<Cause> explain_begun_alone(const Context& context,
                                          const std::vector<std::size_t>& points) {
-  constexpr std::size_t kMaxAsked = 64;  // members; bounds the cost
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (!is_of_few(context, point) || point.missing.size() > kMaxAsked) continue;
@@ -72,6 +73,7 @@ std::optional<Cause> explain_begun_alone(const Context& context,
 }
 
 bool may_have_left_loop(const Context& context, const std::vector<std::size_t>& points) {
+  if (points.size() > kMaxAsked) return false;
   bool left = false, went_on = false;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];

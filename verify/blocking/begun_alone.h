@@ -27,7 +27,8 @@ std::optional<Cause> explain_begun_alone(const Context& context,
 
 // Whether a rank of a cycle of collectives came to one that it never made before, after whole
 // rounds, while another rank goes on with its rounds: a loop may have ended early. Of a pair,
-// nothing shows which of them is wrong. O(points) times the cost of is_usual().
+// nothing shows which of them is wrong. Not looked for in cycles of more than 64 points. O(points)
+// times the cost of is_usual().
 bool may_have_left_loop(const Context& context, const std::vector<std::size_t>& points);
 
 // The ranks of a cycle that wait in its one collective, where all its other members wait in

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/formats/log_lines.h"
 
 namespace lockstep::verify {
@@ -59,7 +60,7 @@ Advice advice_about(std::string_view text, const std::string& host) {
     return {"the GPU is defective or lost, not the program: reset it, or leave out the node",
             at + "nvidia-smi -q -d ECC,ROW_REMAPPER"};
   if (trace::mentions_unused_parameters(text)) return {};
-  if (trace::mentions_other_size(text))
+  if (trace::says_sizes_differ(text))
     return {
         "compare the shapes, types and calls of all ranks at this line: pad to a common size, or "
         "exchange the sizes first; `lockstep record`, or Flight Recorder's dumps, show who differs",

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/run.h"
 #include "verify/advice.h"
 #include "verify/context.h"
@@ -188,7 +189,7 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
                                                            : untraced.size() == 1 ? "it"
                                                                                   : "them");
   }
-  const bool of_two_ranks = trace::mentions_other_size(first.text);
+  const bool of_two_ranks = trace::says_sizes_differ(first.text);
   if (of_two_ranks)
     f.why =
         "Gloo ends a process to which another rank sends more than its call expects: the two "

@@ -118,10 +118,6 @@ bool mentions_unused_parameters(std::string_view text) {
   return contains_text(text, "Expected to have finished reduction in the prior iteration");
 }
 
-bool mentions_other_size(std::string_view text) {
-  return contains_text(text, "Received data size doesn't match expected size");
-}
-
 bool mentions_memory(std::string_view text) {
   static constexpr std::array<std::string_view, 6> kSigns = {
       "OutOfMemoryError",  "out of memory",         "MemoryError",

@@ -25,10 +25,6 @@ bool mentions_taken_port(std::string_view exception);
 // "… shared seed from the distribtued store on Rank 2. (world_size=3)"; kNone where it says none.
 Rank rank_said_by(std::string_view exception);
 
-// Whether Gloo says that another rank sent more than this one's call expected: the two made
-// different calls, and nothing shows which is wrong.
-bool mentions_other_size(std::string_view exception);
-
 // Whether it is about memory that could not be had.
 bool mentions_memory(std::string_view exception);
 

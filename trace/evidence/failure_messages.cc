@@ -111,6 +111,10 @@ bool says_peer_closed(std::string_view exception) {
          mentions_any(exception, {"onnection closed by peer", "onnection reset by peer"});
 }
 
+bool says_sizes_differ(std::string_view exception) {
+  return contains_text(exception, "Received data size doesn't match expected size");
+}
+
 bool says_models_differ(std::string_view exception) {
   return contains_text(exception, kModelsDiffer);
 }

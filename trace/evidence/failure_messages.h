@@ -79,6 +79,10 @@ bool is_failure_of_its_own(std::string_view nccl_warning);
 // Whether the connection to a peer was closed, as the peer's end does.
 bool says_peer_closed(std::string_view exception);
 
+// Whether Gloo says that another rank sent more than this one's call expected: the two made
+// different calls, and nothing shows which is wrong.
+bool says_sizes_differ(std::string_view exception);
+
 // Whether DistributedDataParallel found models that differ. It raises on all ranks.
 bool says_models_differ(std::string_view exception);
 

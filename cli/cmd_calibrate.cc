@@ -5,7 +5,7 @@
 #include <string>
 #include <system_error>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "base/quantities.h"

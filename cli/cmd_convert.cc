@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/gzip.h"
 #include "base/files/write_file.h"

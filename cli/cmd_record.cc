@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/environment.h"
 #include "base/files/write_file.h"

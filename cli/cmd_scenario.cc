@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"

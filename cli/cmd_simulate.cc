@@ -5,7 +5,7 @@
 #include <string>
 #include <system_error>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "cli/commands.h"

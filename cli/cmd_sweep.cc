@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/ends_at_once.h"
 #include "base/files/read_file.h"

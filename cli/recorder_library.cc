@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/environment.h"
 #include "base/files/read_file.h"

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "cli/program.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "cli/cmd_simulate.h"

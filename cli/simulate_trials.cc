@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/numbers.h"
 #include "base/text.h"

@@ -5,6 +5,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"

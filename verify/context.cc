@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/folded_ranges.h"

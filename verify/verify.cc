@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/device_stall.h"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {

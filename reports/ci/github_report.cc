@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "reports/ci/ci_reports.h"

@@ -1,5 +1,5 @@
 // Findings as GitLab's code quality report: a JSON list with one location per finding.
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"

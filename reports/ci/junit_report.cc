@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/environment.h"
 #include "base/numbers.h"

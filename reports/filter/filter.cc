@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include <fmt/core.h>
 #include <fmt/format.h>
 
 #include "base/files/read_file.h"

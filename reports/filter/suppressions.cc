@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/schema_check.h"

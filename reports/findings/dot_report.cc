@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "base/tables.h"

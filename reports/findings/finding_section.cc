@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/tables.h"
 #include "base/text.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "reports/findings/figures/lanes.h"

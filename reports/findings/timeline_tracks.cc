@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "trace/groups.h"

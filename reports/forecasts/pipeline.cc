@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/quantities.h"

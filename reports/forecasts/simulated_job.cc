@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "base/tables.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/quantities.h"

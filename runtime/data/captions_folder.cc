@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 #include "base/text.h"

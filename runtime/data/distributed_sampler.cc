@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 

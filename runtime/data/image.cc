@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"

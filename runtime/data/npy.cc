@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/files/read_file.h"

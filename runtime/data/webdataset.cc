@@ -9,7 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"

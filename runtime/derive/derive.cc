@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "base/numbers.h"

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "reports/forecasts/simulated_job.h"

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 // Keys of earlier releases: an error that says how the same is written now.
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/job/scenario_decode.h"

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"

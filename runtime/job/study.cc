@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <system_error>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 

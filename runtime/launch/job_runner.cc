@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "base/files/write_file.h"

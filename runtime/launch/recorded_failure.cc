@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "base/quantities.h"

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"

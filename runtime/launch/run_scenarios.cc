@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "base/status_line.h"

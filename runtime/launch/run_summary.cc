@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "base/tables.h"

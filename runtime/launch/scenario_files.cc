@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 #include "base/result.h"

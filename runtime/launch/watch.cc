@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "base/interrupts.h"

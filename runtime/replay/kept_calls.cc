@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "runtime/replay/refusals.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "runtime/replay/kept_calls.h"
 #include "runtime/replay/refusals.h"

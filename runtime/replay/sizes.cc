@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 

@@ -10,7 +10,7 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev=zlib.h libarchiv
   nlohmann-json3-dev=nlohmann/json.hpp libsimdjson-dev=simdjson.h
   libprotobuf-dev=google/protobuf/message_lite.h libvalijson-dev=valijson/validator.hpp
   libsqlite3-dev=sqlite3.h
-  libfmt-dev=fmt/core.h libboost-dev=boost/graph/adjacency_list.hpp
+  libfmt-dev=fmt/format.h libboost-dev=boost/graph/adjacency_list.hpp
   libeigen3-dev=eigen3/Eigen/Core libgtest-dev=gtest/gtest.h libgmock-dev=gmock/gmock.h
   libbenchmark-dev=benchmark/benchmark.h
   python3:python3) # runs the checker of certificates

@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "sim/collectives/collective.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "sim/collectives/closed_form.h"

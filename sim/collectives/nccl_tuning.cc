@@ -15,7 +15,7 @@
 #include <bit>
 #include <cmath>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/numbers.h"

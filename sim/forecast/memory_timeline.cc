@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 

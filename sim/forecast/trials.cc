@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/splitmix.h"

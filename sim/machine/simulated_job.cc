@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/files/write_file.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "sim/collectives/closed_form.h"

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "sim/multimodal/encoder_calls.h"
 
 namespace lockstep::sim {

@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/text.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"

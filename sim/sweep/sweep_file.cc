@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/documents/document_reader.h"
 #include "base/documents/schema_check.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/documents/document_reader.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "sim/transformer/plan_network.h"
 #include "sim/transformer/slow_replicas.h"

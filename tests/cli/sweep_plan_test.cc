@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/blocking/cycles.h"

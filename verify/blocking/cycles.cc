@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "verify/blocking/begun_alone.h"
 #include "verify/blocking/blocking.h"

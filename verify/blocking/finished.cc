@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "verify/blocking/message_counts.h"
 #include "verify/blocking/stopped.h"

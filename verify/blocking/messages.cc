@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "verify/blocking/message_counts.h"
 #include "verify/blocking/stopped.h"

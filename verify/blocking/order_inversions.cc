@@ -10,7 +10,7 @@
 
 #include <boost/graph/compressed_sparse_row_graph.hpp>
 #include <boost/graph/strong_components.hpp>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 

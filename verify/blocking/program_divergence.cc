@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/blocking/stopped.h"

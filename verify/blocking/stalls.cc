@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "verify/blocking/device_stall.h"

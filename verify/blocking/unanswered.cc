@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "verify/blocking/messages.h"
 #include "verify/matching/matching.h"

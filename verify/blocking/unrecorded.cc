@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/blocking/stopped.h"

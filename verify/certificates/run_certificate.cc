@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/certificates/certificate.h"

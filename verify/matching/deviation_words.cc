@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <set>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/modality.h"

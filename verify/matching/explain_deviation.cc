@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/matching/deviation_words.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "verify/matching/all_to_all.h"
 #include "verify/matching/matching.h"

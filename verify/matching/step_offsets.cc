@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "trace/formats/ring/ring_file.h"
 #include "trace/groups.h"

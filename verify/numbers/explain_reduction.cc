@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "base/text.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/product/assignments.h"

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/product/sequences.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/text.h"

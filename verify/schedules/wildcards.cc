@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "verify/blocking/wait_graph.h"

@@ -2,7 +2,7 @@
 // common subsequence of two streams, within a window around the finding.
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/tables.h"
 #include "reports/findings/figures/figures.h"

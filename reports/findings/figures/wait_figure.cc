@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/tables.h"
 #include "base/text.h"

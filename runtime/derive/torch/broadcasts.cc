@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"

@@ -6,7 +6,6 @@
 #include <map>
 #include <random>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/runtime/replay/program_words.h"

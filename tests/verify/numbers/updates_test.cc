@@ -33,6 +33,7 @@ TEST(StaleGradient, ZeroGradLeftOut) {
 
 TEST(StaleGradient, MicroBatchesThatAddUpAreNone) {
   TinyTraining t = training();
+#include <fmt/format.h>
   for (int i = 0; i < 3; ++i) {
     t.backward();
     t.record_local();  // after the first micro-batch

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 namespace lockstep::trace {
 

@@ -40,7 +40,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "trace/formats/flight_recorder/dump_frames.h"

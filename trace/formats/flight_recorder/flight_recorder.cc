@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/result.h"
 #include "trace/formats/flight_recorder/dump_reader.h"

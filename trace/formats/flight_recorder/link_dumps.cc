@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "base/threads.h"

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <numeric>
 #include <optional>
 
 #include "base/check.h"

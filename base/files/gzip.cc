@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "base/check.h"
 #include "base/files/read_file.h"

@@ -1,5 +1,7 @@
 #include "runtime/device/memory_account.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace lockstep::runtime {

@@ -1,5 +1,6 @@
 #include "runtime/models/bert_options.h"
 
+#include <initializer_list>
 #include <utility>
 
 #include <fmt/format.h>

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 

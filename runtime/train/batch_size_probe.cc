@@ -13,6 +13,7 @@
 #include <fstream>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include <ATen/Parallel.h>

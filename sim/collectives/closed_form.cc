@@ -1,7 +1,6 @@
 #include "sim/collectives/closed_form.h"
 
 #include <array>
-#include <string>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 #include "sim/engine/critical_path.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 
 #include "base/check.h"

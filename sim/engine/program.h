@@ -11,7 +11,6 @@
 // the same in different groups share one program.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

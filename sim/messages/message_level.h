@@ -11,7 +11,6 @@
 // shared flow ends at the tick nearest to the exact time.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>

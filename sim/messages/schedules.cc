@@ -3,7 +3,6 @@
 
 #include "sim/messages/schedules.h"
 
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <utility>

@@ -1,11 +1,8 @@
 #include "sim/multimodal/multimodal_forecast.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <string_view>
 #include <utility>
 

@@ -9,7 +9,6 @@
 // holds `chunks` pieces. schedule.cc gives the source of each order.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

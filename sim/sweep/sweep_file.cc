@@ -1,7 +1,6 @@
 #include "sim/sweep/sweep_file.h"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "sim/transformer/plan_file.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>

@@ -2,8 +2,6 @@
 // the engine runs them (sim/engine/step_program.h).
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "base/quantities.h"

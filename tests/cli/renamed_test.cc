@@ -1,4 +1,6 @@
 // Command lines of the release before this one: they still work, and say what to write now.
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // `lockstep simulate collective`: options in, numbers and messages out.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // `lockstep simulate trace` on profiles of torch.profiler: what their kernels and calls took makes
 // a program, which moves when the calls, or a rank's work, take another time.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -2,8 +2,10 @@
 //
 // Includes are read from the text of every file. A file belongs to the layer whose folder is the
 // longest that it lies in. `<ATen/…>`, `<torch/…>`, `<c10…>` and `<gloo/…>` belong to the layers
-// that say so, and Boost stays out of headers.
+// that say so, and Boost stays out of headers. What a file uses of the standard library, it
+// includes.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -1,5 +1,7 @@
 #include "tests/reports/against_schema.h"
 
+#include <fstream>
+
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
 #include <valijson/schema_parser.hpp>

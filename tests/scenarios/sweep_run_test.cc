@@ -1,6 +1,7 @@
 // `lockstep sweep` with a real worker.
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <sstream>

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 

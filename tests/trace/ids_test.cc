@@ -1,6 +1,7 @@
 #include "trace/ids.h"
 
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 

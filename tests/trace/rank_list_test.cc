@@ -1,6 +1,8 @@
 // Lists of ranks: values that are shared, and what is known of them.
 #include "trace/rank_list.h"
 
+#include <initializer_list>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

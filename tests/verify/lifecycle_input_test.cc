@@ -1,5 +1,7 @@
 // Operations never waited for; missing, damaged and contradicting input.
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 // some schedule is said to be possible (or the bound is said to be met), and where there is none
 // nothing is said.
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <sstream>

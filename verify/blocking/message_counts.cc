@@ -1,7 +1,6 @@
 #include "verify/blocking/message_counts.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -8,7 +8,6 @@
 // output or both must agree depends on the operation (PyTorch, torch.distributed documentation).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>

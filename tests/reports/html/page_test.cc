@@ -1,5 +1,6 @@
 #include "reports/html/page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 

@@ -1,5 +1,6 @@
 #include "runtime/worker/commands.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include <CLI/CLI.hpp>

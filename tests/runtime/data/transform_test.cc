@@ -1,5 +1,6 @@
 #include "runtime/data/transform.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>

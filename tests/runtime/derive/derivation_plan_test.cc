@@ -1,6 +1,8 @@
 // What must be looked at to know all that a job can call.
 #include "runtime/derive/derivation_plan.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

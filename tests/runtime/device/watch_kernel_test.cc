@@ -1,6 +1,7 @@
 // The GPU's kernel for fingerprints, compiled for the host: its blocks and threads one after the
 // other. What it leaves is the host's own fingerprint: hash, range and counts to the bit, sums as
 // close as doubles in another order are.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>

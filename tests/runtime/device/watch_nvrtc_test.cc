@@ -1,5 +1,7 @@
 // NVRTC compiles the kernel for fingerprints: wherever its library is, GPU or not.
 
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 #include "runtime/job/scenario_example.h"
 
 #include <functional>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // BertEncoder: Hugging Face's names, and the numbers of a pretrained one.
 #include "runtime/models/bert.h"
 
+#include <algorithm>
 #include <fstream>
 #include <stdexcept>
 

@@ -1,5 +1,6 @@
 #include <limits>
 #include <set>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

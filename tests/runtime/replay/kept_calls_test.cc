@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <random>
+#include <tuple>
 
 #include <gmock/gmock.h>
 

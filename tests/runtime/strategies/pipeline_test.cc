@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
+#include <stdexcept>
+#include <tuple>
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,7 @@
 // The loop's parts that communicate, on two real ranks.
+#include <algorithm>
+#include <stdexcept>
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #include "sim/collectives/closed_form.h"
 
 #include <cstdint>
-#include <string>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // NCCL's tuning model against sums written out from its source, and what it chooses.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>

@@ -1,7 +1,6 @@
 // The work of ranks on a CPU, from the moments of their calls, through `lockstep simulate trace`.
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

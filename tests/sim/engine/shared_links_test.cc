@@ -1,6 +1,7 @@
 // Calls that share links, against shares worked out by hand and against the message level's.
 #include "sim/engine/shared_links.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include "sim/engine/step_program.h"
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -3,7 +3,6 @@
 #include "sim/forecast/forecast.h"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // Published training steps on today's GPUs: no layout that ran is refused for memory, and no step
 // is off by more than a fifth. The rows that dgx-h100.yaml was fitted to are marked in its
 // `fitted_to`.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // Forecasts of several towers against closed forms, the plan of one transformer, and each other.
 #include "sim/multimodal/multimodal_forecast.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>

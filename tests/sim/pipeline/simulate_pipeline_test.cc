@@ -1,6 +1,7 @@
 // lockstep simulate pipeline: what is answered, and what is refused.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>

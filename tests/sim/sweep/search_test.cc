@@ -1,5 +1,6 @@
 #include "sim/sweep/search.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 

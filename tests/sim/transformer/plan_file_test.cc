@@ -1,6 +1,7 @@
 // Plan files: what is read, and that everything that cannot be is refused with its location.
 #include "sim/transformer/plan_file.h"
 
+#include <initializer_list>
 #include <ostream>
 #include <regex>
 #include <string>

@@ -1,6 +1,7 @@
 // Hashes, norms and sketches of tensors.
 #include "trace/values/fingerprint.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>

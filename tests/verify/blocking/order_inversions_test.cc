@@ -1,4 +1,6 @@
 // Calls of several NCCL communicators under way at once, in orders that may lock.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

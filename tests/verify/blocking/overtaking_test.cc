@@ -1,7 +1,6 @@
 // A call of a subgroup that a rank left out, and is in the next call of a larger group: who is to
 // blame, where the data tell it, and where they do not.
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // Faults by which ranks do not come, wait for each other, or do not wait at all.
 #include <algorithm>
+#include <utility>
 
 #include "tests/verify/injection/injector.h"
 

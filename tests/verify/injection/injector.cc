@@ -1,6 +1,7 @@
 #include "tests/verify/injection/injector.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::verify::injection {
 

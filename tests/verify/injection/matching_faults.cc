@@ -1,5 +1,6 @@
 // Faults in the calls themselves: left out, added, exchanged, changed.
 #include <algorithm>
+#include <utility>
 
 #include "tests/verify/injection/injector.h"
 

@@ -6,7 +6,9 @@
 //   them; and its counterexample is a run that verify() finds fault with.
 // On Gloo verify() replays exactly, so that a deadlock that is possible in an assignment is proven
 // in its run: "may deadlock" needs no schedule that the enumeration would miss.
+#include <algorithm>
 #include <random>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 // (varint, 64-bit, length-delimited, 32-bit). Every length is checked before it is used.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "trace/formats/flight_recorder/names.h"
 #include "trace/run.h"

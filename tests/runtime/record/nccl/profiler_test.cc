@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 

@@ -3,6 +3,7 @@
 #include "trace/formats/digest/digest.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 

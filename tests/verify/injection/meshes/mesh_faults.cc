@@ -1,6 +1,7 @@
 #include "tests/verify/injection/meshes/mesh_faults.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/verify/injection/meshes/mesh_editor.h"
 #include "tests/verify/injection/meshes/mesh_jobs.h"

@@ -204,6 +204,12 @@ std::string describe_awaited(const Context& context, const WaitPoint& point) {
   return out;
 }
 
+Evidence wait_evidence(const Context& context, const WaitPoint& point, std::string words) {
+  Evidence out = context.evidence(waiting_call(context, point.waiting[0]), std::move(words));
+  out.sentence = true;
+  return out;
+}
+
 void locate_cause(const Context& context, const WaitPoint& point, Cause& cause) {
   locate_cause(context, point, waiting_call(context, point.waiting[0]), seq_at(context, point),
                cause);

@@ -131,6 +131,8 @@ std::uint64_t seq_at(const Context& context, const WaitPoint& point);
 std::string describe_wait(const Context& context, const WaitPoint& point);
 // The same, and for whom: "… for rank 1".
 std::string describe_awaited(const Context& context, const WaitPoint& point);
+// The wait as evidence, in the words of one of these two.
+Evidence wait_evidence(const Context& context, const WaitPoint& point, std::string words);
 
 // "finished its program", "raised an exception: …"; of several `ranks` that do as this one:
 // "finished their programs".

@@ -246,7 +246,7 @@ void note_who_waits_for_missing(const Context& context, const std::vector<trace:
         "; {}{}, and {} {} {} not come that far in the traces",
         context.presumed && reported == 1 ? "if the job stands where the traces end, " : "", words,
         alone ? "only" : "among others", describe_ranks(ranks), ranks.size() == 1 ? "has" : "have");
-    note.evidence.push_back(context.evidence(waiting_call(context, point.waiting[0]), words));
+    note.evidence.push_back(wait_evidence(context, point, words));
   }
   tell_missing_stopped(context, note);
   // A rank without a trace may belong to a group of which nothing tells the members.

@@ -18,6 +18,9 @@ struct Evidence {
   std::string at;                  // source location in the user's program; may be empty
   std::string text;
   std::optional<std::int32_t> step = {};  // of the call, where known
+  // The text is a sentence that says which ranks and where: "ranks 4, 5 wait in all_reduce (call 7
+  // of group world, train.py:120) for rank 3". Reports put neither before it.
+  bool sentence = false;
 };
 
 // The same defect in another group: the same rule at the same line of the program.

@@ -25,7 +25,7 @@ std::string details(const verify::Finding& finding) {
   add("what", fmt::format("{}", fmt::join(finding.what, ", ")));
   add("why", finding.why);
   for (const verify::Evidence& evidence : finding.evidence)
-    add("seen", says_who_and_where(evidence)
+    add("seen", evidence.sentence
                     ? evidence.text
                     : fmt::format("rank {}{}{}: {}", evidence.rank.value,
                                   evidence.at.empty() ? "" : " at ", evidence.at, evidence.text));

@@ -95,10 +95,6 @@ std::vector<std::string> lines_of(const verify::Finding& finding) {
   return out;
 }
 
-bool says_who_and_where(const verify::Evidence& evidence) {
-  return evidence.text.starts_with("rank") && evidence.text.find(evidence.at) != std::string::npos;
-}
-
 bool is_about_calls(const verify::Finding& finding) {
   return finding.severity != verify::Severity::note || finding.rule == verify::RuleId::host_stall;
 }

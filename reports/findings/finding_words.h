@@ -68,11 +68,6 @@ struct FoldedEvidence {
 // Folds equal evidence, in the order of its first occurrence. O(evidence log evidence).
 std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& all);
 
-// Whether the evidence's text begins with the ranks and has its location, so that these need not
-// stand before it: "ranks 4, 5 wait in all_reduce (call 7 of group world, train.py:120) for rank
-// 3".
-bool says_who_and_where(const verify::Evidence& evidence);
-
 // The call that the evidence is about; null: about none.
 // O(calls of the rank).
 const trace::Call* call_of(const verify::Evidence& evidence, const trace::Run& run);

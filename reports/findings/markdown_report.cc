@@ -115,7 +115,7 @@ class MarkdownWriter {
     begin_details("Evidence");
     for (std::size_t i = 0; i < std::min(kMarkdownEvidence, finding.evidence.size()); ++i) {
       const verify::Evidence& one = finding.evidence[i];
-      if (says_who_and_where(one)) {
+      if (one.sentence) {
         out_ += fmt::format("- {}\n", markdown_text(one.text));
         continue;
       }

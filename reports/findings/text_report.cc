@@ -1,6 +1,7 @@
 // The report as text, for a terminal: the headline, then each finding with a picture of the calls
 // around it.
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include <fmt/format.h>
@@ -270,9 +271,8 @@ class TextReportWriter {
       if (!one.at.empty()) text += fmt::format(" at {}", printable(one.at));
       // Ids are per rank, so several ranks have none in common.
       if (one.id && folded[i].ranks.size() == 1) text += fmt::format(" (id {})", *one.id);
-      keyed(i == 0 ? "seen" : "", says_who_and_where(one)
-                                      ? printable(one.text)
-                                      : fmt::format("{}: {}", text, printable(one.text)));
+      keyed(i == 0 ? "seen" : "",
+            one.sentence ? printable(one.text) : fmt::format("{}: {}", text, printable(one.text)));
       const trace::Call* const call = options_.stacks ? call_of(one, run_) : nullptr;
       if (call == nullptr) continue;
       detail(group_and_shapes(*call, run_.tables));

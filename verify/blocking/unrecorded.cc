@@ -149,8 +149,7 @@ Cause explain_unseen_message(const Context& context, const WaitCause& wait,
     cause.group = point.group;
     cause.seq = *f.seq;
   }
-  f.evidence.push_back(
-      context.evidence(waiting_call(context, point.waiting[0]), describe_awaited(context, point)));
+  f.evidence.push_back(wait_evidence(context, point, describe_awaited(context, point)));
   cause.deviants = messages.ranks;
   set_fingerprint(f, "unrecorded");
   return cause;

@@ -45,8 +45,7 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
   });
   for (const std::size_t p : by_distance(context, wait.roots, points)) {
     const WaitPoint& point = context.where.wait_points[p];
-    const CallRef call = waiting_call(context, point.waiting[0]);
-    finding.evidence.push_back(context.evidence(call, describe_awaited(context, point)));
+    finding.evidence.push_back(wait_evidence(context, point, describe_awaited(context, point)));
     if (finding.evidence.size() >= 8) return;  // enough for a reader
   }
 }

@@ -81,7 +81,7 @@ Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenien
     const WaitPoint& point = strict.where.wait_points[points[i]];
     cause.deviants.insert(cause.deviants.end(), point.waiting.begin(), point.waiting.end());
     if (i < kShown)
-      f.evidence.push_back(strict.evidence(call_at(points[i]), describe_awaited(strict, point)));
+      f.evidence.push_back(wait_evidence(strict, point, describe_awaited(strict, point)));
   }
   if (!wait.cycle)
     cause.deviants.insert(cause.deviants.end(), wait.roots.begin(), wait.roots.end());

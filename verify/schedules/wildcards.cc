@@ -104,7 +104,7 @@ std::string add_wait(const Context& stuck, Finding& finding) {
     if (shown++ >= kWaitsShown) break;
     const std::string words = describe_awaited(stuck, point);
     out += (out.empty() ? "" : "; ") + words;
-    finding.evidence.push_back(stuck.evidence(waiting_call(stuck, point.waiting[0]), words));
+    finding.evidence.push_back(wait_evidence(stuck, point, words));
   }
   return out;
 }

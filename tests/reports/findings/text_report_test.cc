@@ -95,6 +95,7 @@ TEST(TextReport, NothingIsSaidTwice) {
   stall.ranks = ranks_of({0, 1, 2});
   stall.evidence.push_back({trace::Rank(0), 7, "train.py:41",
                             "ranks 0, 2 wait in barrier (call 7, train.py:41) for rank 1"});
+  stall.evidence.back().sentence = true;
   stall.evidence.push_back({trace::Rank(1), 6, "train.py:40", "its last call was barrier"});
   report.findings = {stall, stall};
   EXPECT_EQ(text_report(report, inline_run({})),

@@ -18,6 +18,11 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view part) { return contains_text(text, part); });
+}
+
 std::string_view take_until(std::string_view& rest, char end) {
   const std::size_t length = std::min(rest.find(end), rest.size());
   const std::string_view out = rest.substr(0, length);

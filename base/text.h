@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ inline constexpr std::size_t kNpos = std::string_view::npos;
 inline bool contains_text(std::string_view text, std::string_view part) {
   return text.find(part) != kNpos;
 }
+
+// Whether it contains one of the parts, at least.
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts);
 
 // Of ASCII, in any locale.
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }

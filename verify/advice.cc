@@ -1,25 +1,14 @@
 #include "verify/advice.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/evidence/exceptions.h"
 #include "trace/evidence/failure_messages.h"
 #include "trace/formats/log_lines.h"
 
 namespace lockstep::verify {
-
-namespace {
-
-bool mentions_any(std::string_view text, std::initializer_list<std::string_view> signs) {
-  return std::any_of(signs.begin(), signs.end(),
-                     [&](std::string_view sign) { return contains_text(text, sign); });
-}
-
-}  // namespace
 
 std::string peer_in(std::string_view text) {
   std::string_view peer;
@@ -73,12 +62,12 @@ Advice advice_about(std::string_view text, const std::string& host) {
         "(--master-port, MASTER_PORT)",
         at + (port ? fmt::format("ss -ltnp 'sport = :{}'", *port) : std::string("ss -ltnp"))};
   }
-  if (mentions_any(text, {"Name or service not known", "name resolution", "host not found"}))
+  if (contains_any(text, {"Name or service not known", "name resolution", "host not found"}))
     return {
         "the name of another host is not known there: look at MASTER_ADDR; of pods, that host "
         "may not be up yet",
         ""};
-  if (mentions_any(text, {"found NaN", "Unexpected result nan", "found Inf"}))
+  if (contains_any(text, {"found NaN", "Unexpected result nan", "found Inf"}))
     return {
         "this rank's values became NaN: look at its last batch, at the learning rate and, if it "
         "happens on one GPU alone, at that GPU",
@@ -88,7 +77,7 @@ Advice advice_about(std::string_view text, const std::string& host) {
         "a file system is full; of data loaders and NCCL it is mostly shared memory (docker run "
         "--shm-size)",
         at + "df -h /dev/shm /tmp ."};
-  if (mentions_any(text, {"/dev/shm", "Unexpected bus error encountered"}))
+  if (contains_any(text, {"/dev/shm", "Unexpected bus error encountered"}))
     return {"shared memory is too small (docker run --shm-size; of pods an emptyDir in memory)",
             at + "df -h /dev/shm"};
   if (contains_text(text, "DataLoader worker")) {

@@ -15,7 +15,6 @@
 
 #include "base/quantities.h"
 #include "base/text.h"
-#include "trace/evidence/exceptions.h"
 #include "trace/evidence/failure_messages.h"
 #include "trace/formats/log_lines.h"
 #include "trace/run.h"

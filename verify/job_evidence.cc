@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/evidence/exceptions.h"
 #include "trace/evidence/failure_messages.h"
 #include "trace/run.h"
 #include "verify/advice.h"

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/passed_by.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 

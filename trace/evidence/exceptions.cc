@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/formats/log_lines.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -35,96 +33,6 @@ bool looks_like_exception(std::string_view line) {
 bool is_indented(std::string_view line) { return line.starts_with(' ') || line.starts_with('\t'); }
 
 }  // namespace
-
-bool mentions_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 51> kSigns = {
-      "closed by remote peer", "Call to recv from", "Got completion from peer",
-      "Detected mismatch between collectives", "Connection closed by peer",
-      "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
-      "Timed out receiving",  // of the store, what another rank was to put there
-      "Timed out after", "timed out after",
-      "store based barrier",  // of init_process_group: others did not come
-      "Timed out initializing",
-      "waiting for clients",                    // of TCPStore
-      "setting up NCCL communicator and retr",  // rank 0 did not come
-      "EI0002",                                 // of HCCL: a peer's notification did not come
-      "EI0006",                                 // of HCCL: a peer's connection did not come
-      // Of Ascend's runtime: a task or a stream did not end in time, as all do that wait for a
-      // peer.
-      "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
-      "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
-      "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
-      // Written by processes that report another one's end.
-      "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
-      "due to an exception in a background process", "has timed out", "Application timeout",
-      "Socket Timeout", "socket timeout", "wait timeout", "pair closure", "got 0 bytes",
-      "recvValue failed", "aught collective operation timeout", "remote process exited",
-      "remote process has exited", "communicator was aborted", "NCCL error: remote",
-      "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
-      "ChildFailedError", "SignalException"};
-  if (contains_text(text, "DataLoader")) return false;  // it waits for its own workers
-  if (mentions_taken_port(text)) return false;
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
-}
-
-bool mentions_taken_port(std::string_view text) {
-  return contains_text(text, "EADDRINUSE") || contains_text(text, "ddress already in use");
-}
-
-bool mentions_timeout(std::string_view text) {
-  return contains_text(text, "Timed out waiting") ||
-         contains_text(text, "failed to pass monitoredBarrier in");
-}
-
-Rank rank_said_by(std::string_view text) {
-  const auto rank_from = [](std::optional<std::int64_t> number) {
-    return number && is_possible_rank(*number, kMaxWorldSize)
-               ? Rank(static_cast<std::int32_t>(*number))
-               : Rank(kNone);
-  };
-  for (const std::string_view store : {"store on Rank ", "store based barrier on rank: "})
-    if (contains_text(text, store)) return rank_from(number_after(text, store));
-  // "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms"
-  constexpr std::string_view kMonitor = ": [Rank ";
-  if (contains_text(text, "monitoredBarrier")) return rank_from(number_after(text, kMonitor));
-  constexpr std::string_view kRank = ": Rank ";
-  const std::size_t at = text.find(kRank);
-  if (at == kNpos || at != text.find(": ")) return Rank(kNone);
-  const std::string_view rest = text.substr(at + kRank.size());
-  const std::size_t digits = rest.find_first_not_of("0123456789");
-  if (digits == kNpos || digits == 0) return Rank(kNone);
-  const std::string_view behind = rest.substr(digits);
-  const bool of_itself = behind.starts_with(": ") || behind.starts_with(", node ");
-  return of_itself ? rank_from(number_after(text, kRank)) : Rank(kNone);
-}
-
-bool mentions_hardware(std::string_view text) {
-  static constexpr std::array<std::string_view, 9> kSigns = {
-      "uncorrectable ECC",
-      "uncorrectable NVLink",
-      "cudaErrorECCUncorrectable",
-      "fallen off the bus",
-      "GPU is lost",
-      "cudaErrorDevicesUnavailable",
-      "CUDA error: hardware",
-      "Unable to determine the device handle",
-      "HW Exception by GPU"};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
-}
-
-bool mentions_unused_parameters(std::string_view text) {
-  return contains_text(text, "Expected to have finished reduction in the prior iteration");
-}
-
-bool mentions_memory(std::string_view text) {
-  static constexpr std::array<std::string_view, 6> kSigns = {
-      "OutOfMemoryError",  "out of memory",         "MemoryError",
-      "HIP out of memory", "can't allocate memory", "Cannot allocate memory"};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
-}
 
 RankNote::Kind kind_of_exception(std::string_view text) {
   if (contains_text(text, "ProcessExitedException")) {
@@ -178,12 +86,9 @@ bool is_written_at_end(std::string_view text) {
   if (std::any_of(kBegins.begin(), kBegins.end(), [&](auto b) { return text.starts_with(b); })) {
     return true;
   }
-  static constexpr std::array<std::string_view, 9> kSigns = {
-      "NCCL ",   "torch.distributed", "resource_tracker",
-      "leaked ", "warnings.warn",     "destroy_process_group",
-      "elastic", "Aborted",           "core dumped"};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](auto sign) { return contains_text(text, sign); });
+  return contains_any(text,
+                      {"NCCL ", "torch.distributed", "resource_tracker", "leaked ", "warnings.warn",
+                       "destroy_process_group", "elastic", "Aborted", "core dumped"});
 }
 
 namespace {

@@ -5,34 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "trace/ids.h"
 #include "trace/run.h"
 
 namespace lockstep::trace {
-
-// Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
-// (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
-// at fault.
-bool mentions_a_peer(std::string_view exception);
-
-// Whether it says that a peer did not come before Gloo's timeout was over.
-bool mentions_timeout(std::string_view exception);
-
-// Whether a port was taken on which the process was to listen.
-bool mentions_taken_port(std::string_view exception);
-
-// The rank that an exception says of itself: "AssertionError: Rank 11: found NaN in …" (Megatron),
-// "… shared seed from the distribtued store on Rank 2. (world_size=3)"; kNone where it says none.
-Rank rank_said_by(std::string_view exception);
-
-// Whether it is about memory that could not be had.
-bool mentions_memory(std::string_view exception);
-
-// Whether it is about a GPU that is defective or gone, rather than about the program.
-bool mentions_hardware(std::string_view exception);
-
-// DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
-bool mentions_unused_parameters(std::string_view exception);
 
 // By mentions_a_peer() and mentions_memory(): peer_lost, out_of_memory or exception. For a
 // process that multiprocessing says ended: killed, crashed or ended, by its signal.

@@ -1,13 +1,10 @@
 #include "trace/evidence/failure_messages.h"
 
-#include <algorithm>
-#include <initializer_list>
-
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/evidence/exceptions.h"
 #include "trace/formats/log_lines.h"
+#include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 
@@ -17,12 +14,84 @@ constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
 constexpr std::string_view kStoreAddress = "while trying to connect to (";
 constexpr std::string_view kModelsDiffer = "DDP expects same model across all ranks";
 
-bool mentions_any(std::string_view text, std::initializer_list<std::string_view> signs) {
-  return std::any_of(signs.begin(), signs.end(),
-                     [&](std::string_view sign) { return contains_text(text, sign); });
+}  // namespace
+
+bool mentions_a_peer(std::string_view message) {
+  if (contains_text(message, "DataLoader")) return false;  // it waits for its own workers
+  if (mentions_taken_port(message)) return false;
+  return contains_any(
+      message,
+      {"closed by remote peer", "Call to recv from", "Got completion from peer",
+       "Detected mismatch between collectives", "Connection closed by peer",
+       "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
+       "Timed out receiving",  // of the store, what another rank was to put there
+       "Timed out after", "timed out after",
+       "store based barrier",  // of init_process_group: others did not come
+       "Timed out initializing",
+       "waiting for clients",                    // of TCPStore
+       "setting up NCCL communicator and retr",  // rank 0 did not come
+       "EI0002",                                 // of HCCL: a peer's notification did not come
+       "EI0006",                                 // of HCCL: a peer's connection did not come
+       // Of Ascend's runtime: a task or a stream did not end in time, as all do that wait for a
+       // peer.
+       "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
+       "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
+       "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
+       // Written by processes that report another one's end.
+       "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
+       "due to an exception in a background process", "has timed out", "Application timeout",
+       "Socket Timeout", "socket timeout", "wait timeout", "pair closure", "got 0 bytes",
+       "recvValue failed", "aught collective operation timeout", "remote process exited",
+       "remote process has exited", "communicator was aborted", "NCCL error: remote",
+       "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
+       "ChildFailedError", "SignalException"});
 }
 
-}  // namespace
+bool mentions_taken_port(std::string_view message) {
+  return contains_any(message, {"EADDRINUSE", "ddress already in use"});
+}
+
+bool mentions_timeout(std::string_view message) {
+  return contains_any(message, {"Timed out waiting", "failed to pass monitoredBarrier in"});
+}
+
+Rank rank_said_by(std::string_view message) {
+  const auto rank_from = [](std::optional<std::int64_t> number) {
+    return number && is_possible_rank(*number, kMaxWorldSize)
+               ? Rank(static_cast<std::int32_t>(*number))
+               : Rank(kNone);
+  };
+  for (const std::string_view store : {"store on Rank ", "store based barrier on rank: "})
+    if (contains_text(message, store)) return rank_from(number_after(message, store));
+  // "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms"
+  constexpr std::string_view kMonitor = ": [Rank ";
+  if (contains_text(message, "monitoredBarrier")) return rank_from(number_after(message, kMonitor));
+  constexpr std::string_view kRank = ": Rank ";
+  const std::size_t at = message.find(kRank);
+  if (at == kNpos || at != message.find(": ")) return Rank(kNone);
+  const std::string_view rest = message.substr(at + kRank.size());
+  const std::size_t digits = rest.find_first_not_of("0123456789");
+  if (digits == kNpos || digits == 0) return Rank(kNone);
+  const std::string_view behind = rest.substr(digits);
+  const bool of_itself = behind.starts_with(": ") || behind.starts_with(", node ");
+  return of_itself ? rank_from(number_after(message, kRank)) : Rank(kNone);
+}
+
+bool mentions_hardware(std::string_view message) {
+  return contains_any(message, {"uncorrectable ECC", "uncorrectable NVLink",
+                                "cudaErrorECCUncorrectable", "fallen off the bus", "GPU is lost",
+                                "cudaErrorDevicesUnavailable", "CUDA error: hardware",
+                                "Unable to determine the device handle", "HW Exception by GPU"});
+}
+
+bool mentions_unused_parameters(std::string_view message) {
+  return contains_text(message, "Expected to have finished reduction in the prior iteration");
+}
+
+bool mentions_memory(std::string_view message) {
+  return contains_any(message, {"OutOfMemoryError", "out of memory", "MemoryError",
+                                "can't allocate memory", "Cannot allocate memory"});
+}
 
 PeerFailure peer_failure_in(std::string_view message) {
   const auto says = [&](std::string_view sign) { return contains_text(message, sign); };
@@ -35,11 +104,11 @@ PeerFailure peer_failure_in(std::string_view message) {
   if (says("elastic.rendezvous.api.Rendezvous")) return PeerFailure::nodes_not_met;
   if (hccl_peer_in(message)) return PeerFailure::hccl_peer_missing;
   if (says("setting up NCCL communicator and retr")) return PeerFailure::group_not_met;
-  if (mentions_any(message, {"store based barrier", "waiting for clients", "remote rank:"}))
+  if (contains_any(message, {"store based barrier", "waiting for clients", "remote rank:"}))
     return PeerFailure::ranks_not_met;
   if (says("flag on TCPStore")) return PeerFailure::store_lost;
   if (says("got signal")) return PeerFailure::told_to_end;
-  return mentions_any(message, {"No route to host", "etwork is unreachable", "onnection timed out"})
+  return contains_any(message, {"No route to host", "etwork is unreachable", "onnection timed out"})
              ? PeerFailure::peer_unreachable
              : PeerFailure::connection_lost;
 }
@@ -95,20 +164,20 @@ TimedOutCall timed_out_call_in(std::string_view message) {
 }
 
 bool only_says_nccl_failed(std::string_view exception) {
-  return mentions_any(exception, {"unhandled cuda error", "unhandled system error",
+  return contains_any(exception, {"unhandled cuda error", "unhandled system error",
                                   "internal error - please report", "ncclInternalError",
                                   "ncclUnhandledCudaError", "NCCL Error "});
 }
 
 bool is_failure_of_its_own(std::string_view nccl_warning) {
-  return mentions_any(
+  return contains_any(
       nccl_warning, {"Cuda failure", "CUDA calloc", "Got completion", "async event",
                      "Duplicate GPU", "ismatch", "no socket interface", "No space left on device"});
 }
 
 bool says_peer_closed(std::string_view exception) {
   return mentions_a_peer(exception) &&
-         mentions_any(exception, {"onnection closed by peer", "onnection reset by peer"});
+         contains_any(exception, {"onnection closed by peer", "onnection reset by peer"});
 }
 
 bool says_sizes_differ(std::string_view exception) {

@@ -11,6 +11,30 @@
 
 namespace lockstep::trace {
 
+// Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
+// (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
+// at fault.
+bool mentions_a_peer(std::string_view message);
+
+// Whether it says that a peer did not come before Gloo's timeout was over.
+bool mentions_timeout(std::string_view message);
+
+// Whether a port was taken on which the process was to listen.
+bool mentions_taken_port(std::string_view message);
+
+// The rank that an exception says of itself: "AssertionError: Rank 11: found NaN in …" (Megatron),
+// "… shared seed from the distribtued store on Rank 2. (world_size=3)"; kNone where it says none.
+Rank rank_said_by(std::string_view message);
+
+// Whether it is about memory that could not be had.
+bool mentions_memory(std::string_view message);
+
+// Whether it is about a GPU that is defective or gone, rather than about the program.
+bool mentions_hardware(std::string_view message);
+
+// DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
+bool mentions_unused_parameters(std::string_view message);
+
 // An error that follows from what another process did, or did not do.
 enum class PeerFailure : std::uint8_t {
   child_failed,       // torchrun says that a rank failed: it is none itself

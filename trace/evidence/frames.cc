@@ -10,15 +10,13 @@
 namespace lockstep::trace {
 
 bool of_a_library(std::string_view file) {
-  static constexpr std::array<std::string_view, 12> kFolders = {
-      "torch/",           "site-packages", "dist-packages", "/lib/python",
-      "multiprocessing/", "concurrent/",   "asyncio/",      "importlib/",
-      "<frozen",          "deepspeed/",    "megatron/core", "lightning/"};
+  if (contains_any(file, {"torch/", "site-packages", "dist-packages", "/lib/python",
+                          "multiprocessing/", "concurrent/", "asyncio/", "importlib/", "<frozen",
+                          "deepspeed/", "megatron/core", "lightning/"}))
+    return true;
   static constexpr std::array<std::string_view, 10> kFiles = {
       "threading.py", "selectors.py",  "queue.py",      "socket.py",     "ssl.py",
       "runpy.py",     "subprocess.py", "connection.py", "contextlib.py", "popen_fork.py"};
-  const auto inside = [&](std::string_view part) { return contains_text(file, part); };
-  if (std::any_of(kFolders.begin(), kFolders.end(), inside)) return true;
   const std::string_view base = file.substr(file.find_last_of('/') + 1);
   return std::any_of(kFiles.begin(), kFiles.end(),
                      [&](std::string_view name) { return base.starts_with(name); });

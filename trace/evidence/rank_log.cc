@@ -38,6 +38,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -52,6 +53,7 @@
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/exception_details.h"
 #include "trace/evidence/exceptions.h"
+#include "trace/evidence/failure_messages.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/gpu_lines.h"
 #include "trace/evidence/launcher_lines.h"

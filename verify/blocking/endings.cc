@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "trace/evidence/exceptions.h"
 #include "trace/evidence/failure_messages.h"
 #include "verify/advice.h"
 

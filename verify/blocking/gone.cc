@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "trace/evidence/exceptions.h"
 #include "trace/evidence/failure_messages.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/finished.h"

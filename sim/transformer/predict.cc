@@ -301,7 +301,7 @@ std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const C
                                          : static_cast<std::int32_t>(std::ceil(std::clamp(
                                                layers, 1.0, std::min(fit, kMaxBuckets))));
       one.step.slowdown = cost.overlap_slowdown;
-      bucket /= std::int64_t{one.step.buckets} * plan.chunks;
+      bucket /= static_cast<double>(one.step.buckets) * plan.chunks;
     }
     one.calls = exchange_calls(plan, cost, bucket, overlapped, of_experts);
     // Alone: the engine shares the links.

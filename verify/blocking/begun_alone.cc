@@ -7,6 +7,7 @@
 #include "verify/matching/matching.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/rounds.h"
 
 namespace lockstep::verify {
 

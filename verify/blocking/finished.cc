@@ -20,6 +20,7 @@
 #include "verify/matching/matching.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/rounds.h"
 #include "verify/streams/step_counts.h"
 
 namespace lockstep::verify {

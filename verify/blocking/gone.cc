@@ -21,6 +21,7 @@
 #include "verify/blocking/wait_evidence.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {

@@ -11,6 +11,8 @@
 #include "verify/matching/matching.h"
 #include "verify/streams/batches.h"
 #include "verify/streams/loops.h"
+#include "verify/streams/past.h"
+#include "verify/streams/rounds.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {

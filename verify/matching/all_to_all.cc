@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "verify/matching/matching.h"
-#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/rounds.h"
 
 namespace lockstep::verify {
 

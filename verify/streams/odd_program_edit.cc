@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {

@@ -9,6 +9,7 @@
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 #include "verify/streams/rank_programs.h"
+#include "verify/streams/rounds.h"
 
 namespace lockstep::verify {
 

@@ -12,6 +12,13 @@
 
 namespace lockstep::verify {
 
+// How far back a rank's past counts.
+inline constexpr std::uint32_t kCallsSearched = 4096;  // calls searched: a step of a large model
+inline constexpr std::uint32_t kCallsCompared = 64;    // calls compared before two positions
+
+// Whether the call is the first of its step. Calls without a step lie within the one before.
+bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index);
+
 // Whether two calls of one rank come from the same statement of its program: same group, operation,
 // sizes, parameters, peer and source location, as far as these were recorded.
 bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace::Call& b);
@@ -75,47 +82,8 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
 //
 // One earlier run does not show how long runs are: it may have been cut by what comes only once, as
 // when DDP arranges its buckets after the first step. Nor do barriers make runs of a length that
-// matters. O(4096).
-Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
-
-// Which of two calls the past predicts, of two ranks that did the same up to them. It is the call
-// that the ranks' own pasts show after the longer equal sequence:
-//
-//   rank 0   t i h | t i h | t i      i came after the last 4 calls before, h after none of them:
-//   rank 1   t i h | t i h | t h      rank 1 left out i
-//
-// Stronger evidence: the call that makes a run of equal calls as long as earlier ones. Weaker, if
-// neither follows an equal sequence and both begin a step: the one that came first in the first
-// step. A call that is new may begin a new part of the program (a checkpoint), which the other rank
-// missed, but not within a round. O(4096 · 64) comparisons at most.
-enum class Expected : std::uint8_t { first, second, unknown };
-Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second);
-
-// Whether a program that ended before this call of the rank ended within a round: the past predicts
-// this call alone, and since the last one like it the rank repeated earlier rounds, but not a whole
-// number of them. Here i initialises, and the second round a b c is cut short before c:
-//
-//   i | a b c | a b | c
-//
-// False where no such call came before. O(4096 · 64) comparisons at most.
-bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
-
-// Whether a part of the program may begin with this call that it did not come to before, such as
-// its first checkpoint: the rank never made such a call, and as far as its past shows it comes
-// after a whole round. Then the past does not show whether it belongs there.
-//
-//   i | a b | a b | c
-//
-// O(4096 · 64) comparisons at most.
-bool may_begin_new_part(const trace::Run& run, Agreement& agreement, CallRef call);
-
-// Whether earlier rounds differed, so that is_within_round() says little about a program that
-// ended: generated texts have different lengths, and objects that are sent have different sizes.
-//
-//   a b b c | a b b b c | a            the last round repeats only a part of the one before it
-//   a b1 | a b2 | a                    b1 and b2: calls of one kind, with different sizes
-//
-// O(4096 · 64) comparisons at most, and the rank's calls before this one.
-bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call);
+// matters. `needed`: how many earlier runs of other lengths make this one unusual. O(4096).
+Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call,
+                   std::uint32_t needed = 2);
 
 }  // namespace lockstep::verify

@@ -12,6 +12,8 @@
 
 #include "trace/groups.h"
 #include "verify/streams/loops.h"
+#include "verify/streams/past.h"
+#include "verify/streams/rounds.h"
 
 namespace lockstep::verify {
 

@@ -18,7 +18,6 @@
 #include "trace/run.h"
 #include "verify/replay/replay.h"
 #include "verify/streams/agreement.h"
-#include "verify/streams/past.h"
 
 namespace lockstep::verify {
 

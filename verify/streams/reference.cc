@@ -9,6 +9,7 @@
 #include "verify/streams/loops.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/rounds.h"
 #include "verify/streams/sister_groups.h"
 #include "verify/streams/step_counts.h"
 

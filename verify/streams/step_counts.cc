@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {

@@ -12,7 +12,7 @@
 #include "trace/run.h"
 #include "verify/replay/replay.h"
 #include "verify/streams/agreement.h"
-#include "verify/streams/past.h"
+#include "verify/streams/rounds.h"
 
 namespace lockstep::verify {
 

@@ -9,7 +9,8 @@
 //   where, and in what?       deviations.h, which walks the classes side by side (alignment.h) by
 //                             agreement.h (may two calls be one collective?) and edits.h
 //   which side is right?      reference.h: by number, else by left_out.h, batches.h,
-//                             sister_groups.h and past.h (a rank's earlier rounds; loops.h)
+//                             sister_groups.h and a rank's own past: past.h (what came at this
+//                             place before), rounds.h (which round it is in), loops.h
 //   and over all groups?      programs.h, rank_programs.h: what ranks of one kind do;
 //                             odd_programs.h, odd_program_edit.h: whose program diverges, and how
 //   and if calls look alike?  by counting: messages and calls of a round (exchanges.h,

@@ -12,8 +12,8 @@
 #include "verify/streams/batches.h"
 #include "verify/streams/loops.h"
 #include "verify/streams/past.h"
-#include "verify/streams/rounds.h"
 #include "verify/streams/programs.h"
+#include "verify/streams/rounds.h"
 
 namespace lockstep::verify {
 

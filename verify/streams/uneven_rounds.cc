@@ -155,8 +155,6 @@ std::optional<Uneven> find_uneven(const std::vector<RoundsOfMember>& members,
   return out;
 }
 
-}  // namespace
-
 std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
                                              const std::vector<GroupStreams>& groups,
                                              std::size_t group, Agreement& agreement) {
@@ -209,6 +207,8 @@ std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
   d.step = run.ranks[shown.rank].calls[shown.call].step;
   return out;
 }
+
+}  // namespace
 
 std::vector<UnevenRound> find_uneven_rounds(const trace::Run& run,
                                             const std::vector<GroupStreams>& groups,

@@ -28,19 +28,15 @@ struct UnevenRound {
                           // it did not come there, of another member
 };
 
-// The only round in which the members of `groups[group]` made different numbers of its calls. Usual
-// is the number of all other rounds that hold such calls. Rounds are those of the largest group
-// that holds all members, and whose calls agree among them.
+// For each group in which ranks wait by `where`, at most 64 (sister groups do the same): the only
+// round in which its members made different numbers of its calls. Usual is the number of all other
+// rounds that hold such calls. Rounds are those of the largest group that holds all members, and
+// whose calls agree among them.
 //
 // Nothing where there is no such group, where fewer than two other rounds are known, where these
 // differ, and where several rounds are uneven: a call that came before the larger group's on one
 // rank and after it on another one makes two. In the last round, which not all have ended, only
 // more calls than usual count. O(calls of the members).
-std::optional<UnevenRound> find_uneven_round(const trace::Run& run,
-                                             const std::vector<GroupStreams>& groups,
-                                             std::size_t group, Agreement& agreement);
-
-// The same for each group in which ranks wait by `where`, at most 64: sister groups do the same.
 std::vector<UnevenRound> find_uneven_rounds(const trace::Run& run,
                                             const std::vector<GroupStreams>& groups,
                                             const ReplayResult& where, Agreement& agreement);

@@ -21,8 +21,7 @@ bool find(void* library, const char* name, Function*& out) {
   return out != nullptr;
 }
 
-}  // namespace
-
+// Nothing where the process has not loaded the driver, or one without these functions. Loads none.
 std::optional<Driver> find_driver() {
   void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return std::nullopt;
@@ -37,6 +36,8 @@ std::optional<Driver> find_driver() {
                    find(library, "cuEventQuery", out.query);
   return all ? std::optional(out) : std::nullopt;
 }
+
+}  // namespace
 
 std::optional<int> current_device() {
   void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);

@@ -51,9 +51,6 @@ struct Driver {
   Code (*query)(Event event);
 };
 
-// Nothing where the process has not loaded the driver, or one without these functions. Loads none.
-std::optional<Driver> find_driver();
-
 // The device that this thread uses, by CUDA's index. Nothing where the process has not loaded the
 // driver, or the thread has no context.
 std::optional<int> current_device();

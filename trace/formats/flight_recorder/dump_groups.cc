@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "trace/formats/torch_names.h"
 
 namespace lockstep::trace {
 

@@ -12,10 +12,16 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
+
+bool differ_in_a_byte(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(),
+                                                    std::not_equal_to<>()) == 1;
+}
 
 namespace {
 
@@ -55,18 +61,6 @@ std::optional<std::string_view> mended_by(std::string_view name, const Names& kn
   return *found;
 }
 
-}  // namespace
-
-bool differ_in_a_byte(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(),
-                                                    std::not_equal_to<>()) == 1;
-}
-
-DumpKey dump_key(std::string_view name) {
-  const auto found = known_keys().find(name);
-  return found == known_keys().end() ? DumpKey::other : found->second;
-}
-
 std::optional<std::string_view> mended_key(std::string_view name) {
   static const std::vector<std::string_view> known = [] {
     std::vector<std::string_view> out;
@@ -76,6 +70,7 @@ std::optional<std::string_view> mended_key(std::string_view name) {
   return mended_by(name, known);
 }
 
+// Of an operation, what stands before its peers: "hccl:sedd" is "hccl:send".
 std::optional<std::string> mended_operation(std::string_view name) {
   static const std::vector<std::string> operations = [] {
     std::vector<std::string> out(torch_operations().begin(), torch_operations().end());
@@ -125,7 +120,7 @@ std::optional<std::string_view> mended_type(std::string_view name) {
   return mended_by(lower, known);
 }
 
-DumpOperation parse_dump_operation(std::string_view name) {
+DumpOperation parse_operation(std::string_view name) {
   DumpOperation out;
   out.gloo = name.starts_with("gloo:");
   if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
@@ -156,6 +151,38 @@ DumpOperation parse_dump_operation(std::string_view name) {
     if (out.op == Op::all_to_all_single) out.op = Op::all_to_all;
   }
   return out;
+}
+
+}  // namespace
+
+DumpKey DumpNames::key_of(std::string_view name) {
+  const auto found = known_keys().find(mended(name, mended_key(name)));
+  return found == known_keys().end() ? DumpKey::other : found->second;
+}
+
+StringId DumpNames::dtype_of(std::string_view name) {
+  return tables_.strings.intern(dtype_from_torch(mended(name, mended_type(name))));
+}
+
+DumpOperation DumpNames::operation_of(std::string_view name) {
+  // "nccl:sedd 0->1": what follows the operation stays.
+  const std::string_view operation = name.substr(0, name.find(' '));
+  const std::optional<std::string> known = mended_operation(operation);
+  if (!known) return parse_operation(name);
+  mended(operation, *known);
+  return parse_operation(whole_.emplace_back(*known + std::string(name.substr(operation.size()))));
+}
+
+DumpState DumpNames::state_of(std::string_view name) {
+  const std::string_view word = mended(name, mended_state(name));
+  if (word == "completed") return DumpState::completed;
+  return word == "started" ? DumpState::started : DumpState::other;
+}
+
+std::string_view DumpNames::mended(std::string_view name, std::optional<std::string_view> known) {
+  if (!known) return name;
+  mended_.push_back(fmt::format("\"{}\" is damaged, and taken as \"{}\"", printable(name), *known));
+  return *known;
 }
 
 std::optional<Rank> rank_in_dump(const DataTree& tree) {

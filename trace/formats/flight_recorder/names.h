@@ -1,5 +1,4 @@
-// The vocabulary of Flight Recorder dumps: keys of entries, names of
-// operations, states and types.
+// The vocabulary of Flight Recorder dumps: keys of entries, names of operations, states and types.
 #pragma once
 
 #include <array>
@@ -11,9 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text.h"
 #include "trace/formats/flight_recorder/data_tree.h"
-#include "trace/formats/torch_names.h"
 #include "trace/ids.h"
 #include "trace/run.h"
 #include "trace/signature.h"
@@ -47,22 +44,15 @@ enum class DumpKey : std::uint8_t {
 };
 inline constexpr std::size_t kDumpKeys = static_cast<std::size_t>(DumpKey::record_id) + 1;
 
-DumpKey dump_key(std::string_view name);
-
 // A bit that flips on a disk turns a name into one that nobody knows, and a rank into one whose
-// calls differ from all others'. So where one byte separates a name from one that is known, it is
-// taken for that: the known name, or nothing.
+// calls differ from all others'. So a name that differs in one byte from a known one is taken for
+// that one.
 bool differ_in_a_byte(std::string_view a, std::string_view b);
-std::optional<std::string_view> mended_key(std::string_view name);
-// Of an operation, what stands before its peers: "hccl:sedd" is "hccl:send".
-std::optional<std::string> mended_operation(std::string_view name);
-std::optional<std::string_view> mended_state(std::string_view name);
-std::optional<std::string_view> mended_type(std::string_view name);
 
 // A profiling_name taken apart: "nccl:send 0->3" is {send, "send", peer 3}.
 struct DumpOperation {
-  Op op = Op::other;
-  std::string_view name;  // without the backend
+  Op op = Op::other;      // also of unknown names
+  std::string_view name;  // without the backend; a view into the dump, or into DumpNames
   bool closes_batch = false;
   bool gloo = false;          // "gloo:all_reduce"
   std::int32_t peer = kNone;  // group rank
@@ -71,10 +61,6 @@ struct DumpOperation {
 
 // An entry's `state`. unresolved: not looked up yet; other: scheduled, or no word that is known.
 enum class DumpState : std::uint8_t { unresolved, other, started, completed };
-
-// Parses an entry's profiling_name. The result's name is a view into it. Unknown operations are
-// Op::other.
-DumpOperation parse_dump_operation(std::string_view name);
 
 // The rank where the dump itself has it ("rank"): PyTorch's own tools add it to dumps that they
 // pass on. The dump of a process has the rank only in its file name.
@@ -95,7 +81,7 @@ class DumpNames {
   DumpKey key(const DataTree::Value& v) {
     if (!v.is(DataTree::Kind::string)) return DumpKey::other;
     DumpKey& k = keys_[v.number()];
-    if (k == DumpKey::unresolved) k = dump_key(mended(tree_.text(v), mended_key));
+    if (k == DumpKey::unresolved) k = key_of(tree_.text(v));
     return k;
   }
   StringId string(const DataTree::Value& v) {
@@ -107,24 +93,18 @@ class DumpNames {
   StringId dtype(const DataTree::Value& v) {
     if (!v.is(DataTree::Kind::string)) return {};
     StringId& s = dtypes_[v.number()];
-    if (s == StringId{})
-      s = tables_.strings.intern(dtype_from_torch(mended(tree_.text(v), mended_type)));
+    if (s == StringId{}) s = dtype_of(tree_.text(v));
     return s;
   }
   const DumpOperation& operation(const DataTree::Value& v) {
     std::optional<DumpOperation>& o = operations_[v.number()];
-    if (!o) o = parse_dump_operation(mended_whole(tree_.text(v)));
+    if (!o) o = operation_of(tree_.text(v));
     return *o;
   }
   DumpState state(const DataTree::Value& v) {
     if (!v.is(DataTree::Kind::string)) return DumpState::other;
     DumpState& s = states_[v.number()];
-    if (s == DumpState::unresolved) {
-      const std::string_view word = mended(tree_.text(v), mended_state);
-      s = word == "completed" ? DumpState::completed
-          : word == "started" ? DumpState::started
-                              : DumpState::other;
-    }
+    if (s == DumpState::unresolved) s = state_of(tree_.text(v));
     return s;
   }
 
@@ -132,27 +112,14 @@ class DumpNames {
   const std::vector<std::string>& all_mended() const { return mended_; }
 
  private:
-  std::string_view mended(std::string_view name,
-                          std::optional<std::string_view> (*mend)(std::string_view)) {
-    const std::optional<std::string_view> known = mend(name);
-    if (!known) return name;
-    note_mended(name, *known);
-    return *known;
-  }
+  // Of a string that was not looked up before.
+  DumpKey key_of(std::string_view name);
+  StringId dtype_of(std::string_view name);
+  DumpOperation operation_of(std::string_view name);
+  DumpState state_of(std::string_view name);
 
-  void note_mended(std::string_view name, std::string_view known) {
-    mended_.push_back("\"" + printable(name) + "\" is damaged, and taken as \"" +
-                      std::string(known) + "\"");
-  }
-
-  // "nccl:sedd 0->1": what follows the operation stays.
-  std::string_view mended_whole(std::string_view name) {
-    const std::string_view operation = name.substr(0, name.find(' '));
-    const std::optional<std::string> known = mended_operation(operation);
-    if (!known) return name;
-    note_mended(operation, *known);
-    return whole_.emplace_back(*known + std::string(name.substr(operation.size())));
-  }
+  // `known`, where `name` is a damaged form of it; else `name`.
+  std::string_view mended(std::string_view name, std::optional<std::string_view> known);
 
   const DataTree& tree_;
   Tables& tables_;

@@ -49,7 +49,7 @@ struct SimulateScenarioCommand {
   SimulationOutput output;
 };
 
-// The forecast of a job that reaches its end, and what is wrong with its calls all the same.
+// The forecast of a job that reaches its end, and what is wrong with its calls.
 reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOutput& output) {
   const sim::ScenarioForecast& forecast = *timed.forecast;
   reports::JudgedRun judged{std::move(timed.run), {}};

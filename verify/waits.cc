@@ -116,9 +116,9 @@ const WaitPoint* in_odd_call(const Context& context, const WaitCause& wait, cons
   return nullptr;
 }
 
-// Explains a wait for ranks of which nothing shows in which call they hang, where the calls show
-// all the same what keeps them: some went past the call in which others wait, a rank waits in a
-// call that most ranks of its kind did not make, or it left out a message that its peer posted.
+// Explains a wait for ranks of which nothing shows in which call they hang, where the calls still
+// show what keeps them: some went past the call in which others wait, a rank waits in a call that
+// most ranks of its kind did not make, or it left out a message that its peer posted.
 std::optional<Cause> told_by_the_calls(const Context& context, const WaitCause& wait) {
   if (!passed_by_deviations(context, wait).empty()) return explain_wait(context, wait);
   const OddProgram* const odd = context.odd_program;

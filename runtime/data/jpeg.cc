@@ -1,5 +1,5 @@
 // JPEG through libturbojpeg: the decoder that Pillow uses, with the same settings (slow integer
-// transform, smooth upsampling), hence the same pixels.
+// transform, smooth upsampling), so the same pixels.
 #include <turbojpeg.h>
 
 #include <memory>

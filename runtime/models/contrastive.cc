@@ -249,7 +249,7 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
       (distinct(images.slice(0, 0, pairs), all_sentences) + distinct(sentences, all_images)) / 2;
   losses.total = losses.total + batch.weights.pairs * losses.contrastive;
   if (fusion_) {
-    // Without a pair the fusion runs all the same, with weight 0: its parameters get gradients on
+    // Without a pair the fusion still runs, with weight 0: its parameters get gradients on
     // every rank that has images.
     losses.matching = pairs > 0 ? matching_loss(features.slice(0, 0, pairs),
                                                 hidden.index_select(0, batch.image_rows),

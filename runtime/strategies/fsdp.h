@@ -21,7 +21,7 @@
 //
 // With `reduce_scatter_unused_params` a unit that ran in the forward and got no gradient reduces
 // zeros at the end of backward (FSDP2: set_reduce_scatter_unused_params). A unit that did not run
-// is left out all the same. Within a unit, parameters without a gradient are zeros, as in FSDP1's
+// is still left out. Within a unit, parameters without a gradient are zeros, as in FSDP1's
 // flat parameters. With `shard_by: parameter` they are left out as in FSDP2, unless
 // `reduce_scatter_unused_params` wants zeros.
 //

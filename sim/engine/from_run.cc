@@ -413,7 +413,7 @@ class Compiler {
     return index;
   }
 
-  // A member that never calls in a group is waited for all the same: it gets a slot for the group,
+  // A member that never calls in a group is still waited for: it gets a slot for the group,
   // so that fold() and the collectives count its arrival.
   void add_slots_of_silent_members() {
     std::vector<std::vector<std::uint32_t>> seated(out_.job.groups.size());

@@ -236,7 +236,7 @@ class TowersReader {
     return Status::ok();
   }
 
-  // A bandwidth over which nothing goes is a mistake, unless the plan says that nothing shall.
+  // A bandwidth over which nothing goes is a mistake, unless the plan says that nothing moves.
   Status read_offload() {
     const Json given = root_.value("offload", Json::object());
     if (given.contains("bandwidth") && !given.contains("optimizer") &&

@@ -61,7 +61,7 @@ struct StageMemory {
   double unsharded = 0;
   double activations = 0;  // of all micro-batches in flight
   // In a zero3 pipeline, beyond the activations, as in PyTorch 2.6's pipelining: a buffer for the
-  // gradient and, but for the first piece of the model, for the input of every micro-batch of the
+  // gradient and, except in the first piece of the model, for the input of every micro-batch of the
   // step, and the input's gradient, once computed, until the next step (freed when it is sent only
   // since github.com/pytorch/pytorch/pull/164329); the results of those in flight; and the last
   // piece's 16-bit logits, of all that it has computed. Other pipelines free what they sent.

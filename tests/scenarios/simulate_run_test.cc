@@ -230,7 +230,7 @@ TEST_F(Simulate, AJobThatHangsIsReportedAsByARun) {
   EXPECT_EQ(json()["report"]["verdict"], "findings");
 }
 
-// Nothing waits, so the forecast is one; the pairs are wrong all the same.
+// Nothing waits, so the forecast is one; but the pairs are wrong.
 TEST_F(Simulate, AJobThatPairsTheWrongTensorsIsForecastAndReported) {
   EXPECT_EQ(simulate(shipped("modality/manual_silent_bad"),
                      {"--output", "html=" + folder_.file("page.html")}),

@@ -487,7 +487,7 @@ TEST(NcclRules, ADumpThatHoldsAllCallsShowsAMessageLeftOutInAnEarlierRound) {
 }
 
 // Rank 1 has not come to the barrier of the thread that saves a checkpoint. What the main threads
-// issued after it completes all the same.
+// issued after it still completes.
 TEST(NcclRules, AnotherThreadsOpenCallHoldsUpNoStreamThatWentOn) {
   const std::string group = "backend nccl; group save 0,1; ";
   const std::string reductions =

@@ -56,7 +56,7 @@ bool carries_something_else(const Context& context, const Deviation& d) {
   return expected.value != 0 && got.value != 0 && expected != got;
 }
 
-// Whether such batches made the calls that differ all the same before.
+// Whether such batches made, in earlier steps, the calls that differ now.
 bool made_before(const Context& context, const Deviation& d) {
   const auto explains = [&](std::uint32_t lacking, CallRef call) {
     return do_batches_explain(context.run, context.modalities, context.agreement, lacking, call,

@@ -187,7 +187,7 @@ std::vector<UpdateFault> find_still(const trace::Run& run, const ValueTable& tab
 namespace {
 
 // Whether a parameter's gradient is zero in the first step alone: it is multiplied by one that is
-// initialised with zeros (a factor of LoRA's), and in use all the same.
+// initialised with zeros (a factor of LoRA's), but in use.
 bool begins_at_zero(const Gradients& gradients, const Series& series) {
   for (std::size_t i = 1; i < series.rows.size(); ++i) {
     for (const Reading& r : series.rows[i]->readings) {

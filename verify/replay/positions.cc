@@ -288,7 +288,7 @@ class Positions {
 
   // Whether a rank without an end mark waits in a call that others have not issued, in a job that
   // hangs: watchdogs do not mark all ranks at one moment, and whoever ends the job does not wait
-  // for them. If it died there, it stood there all the same.
+  // for them. If it died there, it was there.
   bool hangs_unmarked(std::uint32_t r, std::uint32_t blocked) const {
     return some_hung_ && blocked != kNoCall && !at_.queues() && !at_.all_issued(r, blocked);
   }

@@ -31,7 +31,7 @@ class Fixpoint {
       for (const std::uint32_t r : point.missing) waited_for_at[r].push_back(p);
       for (const std::uint32_t r : point.behind) waited_for_at[r].push_back(p);
       // One sender suffices, and a member without trace may be the one. For a collective, a member
-      // without trace is ignored: the ranks that are known to be missing are missing all the same.
+      // without trace is ignored: the ranks that are known to be missing are still missing.
       if (point.any_source) open[p] = point.unknown_member ? 0 : std::min<std::size_t>(open[p], 1);
       // All members issued it, or may have done so unseen: nothing keeps these ranks from going on.
       if (open[p] == 0 && !point.mismatched) release(p, may_move, work);

@@ -171,7 +171,7 @@ class WaitPoints {
   }
 
   // Whether the open call is another thread's, and what this thread issued after it in the call's
-  // group completed all the same: a checkpoint that is saved in the background has a communicator,
+  // group completed nevertheless: a checkpoint that is saved in the background has a communicator,
   // and a stream, of its own, and keeps no gradient from being reduced.
   bool is_beside(std::uint32_t r, std::uint32_t open, std::uint32_t c) const {
     const std::vector<trace::Call>& calls = at_.run().ranks[r].calls;

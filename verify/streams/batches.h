@@ -11,7 +11,7 @@
 namespace lockstep::verify {
 
 // Whether the batch of `rank` (an index) lacked a modality that the batch of `call`'s rank held,
-// and no earlier batch shows that such batches make such calls all the same: a dummy input may
+// and no earlier batch shows that such batches still make such calls: a dummy input may
 // stand in, or all gradients may be reduced whatever the batch holds.
 //
 //   step 0   rank 0: image, text   a b        rank 1: text   a b

@@ -49,7 +49,7 @@ class Sequence {
   // O(kHistory · kSuffix) on the first call beyond the end, O(1) afterwards.
   std::optional<Token> ahead(std::size_t i);
 
-  // How many calls recur beyond the end, but for their steps; 0 where the past does not repeat.
+  // How many calls recur beyond the end, apart from their steps; 0 where the past does not repeat.
   // O(kHistory · kSuffix) on the first call.
   std::size_t period();
 

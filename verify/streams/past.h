@@ -23,7 +23,7 @@ bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index);
 // sizes, parameters, peer and source location, as far as these were recorded.
 bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace::Call& b);
 
-// Whether several threads issued the rank's calls of late, up to `call` of them. Then nothing
+// Whether several threads issued the rank's last calls before `call`. Then nothing
 // orders them, and what came before a call says nothing.
 bool mixes_threads(const trace::RankTrace& trace, std::uint32_t call);
 
@@ -71,7 +71,7 @@ bool later_rounds_make(const trace::Run& run, Agreement& agreement, CallRef call
 // Whether the call before this one usually precedes the calls from here on, by what the rank does
 // later. In a first round it shows a call left out:
 //
-//   a c | a b c | a b c      what comes before c is b, but for the first time
+//   a c | a b c | a b c      what comes before c is b, except the first time
 Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call);
 
 // Whether the run of calls like the one before this one, this one included where it is like them,

@@ -253,7 +253,7 @@ bool cannot_make(const trace::Run& run, const trace::RankTrace& rank, const trac
 }
 
 // Whom a rank sends to and receives from: how far each peer is in the order of the group. Stages of
-// a pipeline differ in it, but for those between the first and the last; the same stages of two
+// a pipeline differ in it, except for those between the first and the last; the same stages of two
 // pipelines, and the ranks of a ring, do not.
 std::set<std::pair<trace::Op, std::size_t>> peers_of(const trace::Run& run,
                                                      const trace::RankTrace& trace) {

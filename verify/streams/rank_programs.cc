@@ -154,7 +154,7 @@ void RankPrograms::find_rings() {
   find_pairs();
 }
 
-// Finds rings of two: the pairs of one purpose in which, but for at most one of them, both
+// Finds rings of two: the pairs of one purpose in which, with at most one exception, both
 // members do the same until they have exchanged a few messages. The two stages of a pipeline do
 // so only with one micro-batch per step, where one sends and receives, and the other receives and
 // sends; then they count as ranks of one kind, too.

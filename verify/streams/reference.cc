@@ -207,7 +207,7 @@ class Choice {
         !sequence.was_at(next, usual) || sequence.was_at(next, line)) {
       return false;
     }
-    // Their programs may have parted before, where calls paired all the same: one averages its
+    // Their programs may have parted before, where calls still paired: one averages its
     // model a step later than the other. Then what comes late at the end may be early on the other
     // side.
     const bool parted_before =

@@ -186,7 +186,7 @@ class _Tensors:
 
     def _tensor_ranks(self, model: torch.nn.Module) -> "list[int]":
         """The ranks of this one's tensor parallelism, which compute on the same samples: those
-        along the dimensions over which layers are split, but for FSDP's. Experts are split over
+        along the dimensions over which layers are split, except FSDP's. Experts are split over
         ranks with samples of their own."""
         if self._mesh is None:
             return [dist.get_rank()]

@@ -151,7 +151,7 @@ TEST_F(JobRunner, AHealthyJobThatTheTimeLimitEndsShowsNothingThatEndingItDid) {
   expect_interrupted_on_its_way(outcome->run);
 }
 
-// What a proof would have said a moment later is said all the same.
+// What a proof would have said a moment later is still said.
 TEST_F(JobRunner, AJobThatIsStuckWhenASignalEndsItIsProvenStuck) {
   constexpr int kAllRecords = 3 * 5 + 2 * 2;
   int polls = 0;

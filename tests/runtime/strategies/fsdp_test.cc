@@ -452,7 +452,7 @@ TEST(FsdpCalls, AnEncoderThatIsAUnitIsGatheredOnceAndReducedLast) {
                           "reduce_scatter text.block1", "reduce_scatter image.block1"));
 }
 
-// Zeros are for what ran. Without images the encoder does not run, and is left out all the same.
+// Zeros are for what ran. Without images the encoder does not run, and is still left out.
 TEST(FsdpCalls, ZerosForUnusedParametersNeedAUnitThatRan) {
   const Recorded run = trained_blocks(encoder_unit(/*zeros=*/true), 2, /*with_images=*/false);
   EXPECT_THAT(in_short(run, 1), ElementsAre("gather text.block1", "gather text.block1",

@@ -145,7 +145,7 @@ TEST(RunPipeline, MicroBatchesMayDiffer) {
   EXPECT_EQ(run_pipeline(made, differ)->time, Picos{1 + 3 + 3 + 2 + 6 + 6});
 }
 
-// 1F1B with one stage three times as slow: it is always at work, but for the way of the first
+// 1F1B with one stage three times as slow: it is always at work, except for the way of the first
 // micro-batch down to it and of the last one back.
 TEST(RunPipeline, TheSlowestStageSetsThePace) {
   const PipelineProgram of = program(PipelineSchedule::one_f_one_b, {4, 16, 1});

@@ -118,7 +118,7 @@ TEST(SharedLinks, AnEventCostsItsOwnLinks) {
   EXPECT_EQ(calls.visits(), 2 * kCalls);  // once at its begin, once at its end
 }
 
-// Sharing full links anew looks a few times at each of their calls, not at all pairs of them.
+// Sharing full links again looks a few times at each of their calls, not at all pairs of them.
 TEST(SharedLinks, SharingCostsTheLinksOfItsCalls) {
   constexpr std::uint32_t kCalls = 4000;
   // Each on a link of its own that is too narrow for it, and on one that is too narrow for all.

@@ -112,7 +112,7 @@ TEST(WhatIf, EquallySlowRanksAreDistinguished) {
   }
   ASSERT_EQ(job.program.job.programs.size(), 1U);
   auto answers = all(job);
-  EXPECT_EQ(answers.at("launches").step_time, ms(4)) << "rank 1 takes 2 ms all the same";
+  EXPECT_EQ(answers.at("launches").step_time, ms(4)) << "rank 1 still takes 2 ms";
   EXPECT_EQ(answers.at("memory").step_time, ms(4)) << "and rank 0 on the other";
 }
 

@@ -477,7 +477,7 @@ TEST(Towers, AdviceIsWhatHelpedWhereItWasTried) {
   EXPECT_EQ(f.reason(refused), lost);
 }
 
-// What moves to the host and back is no waiting, but takes the most all the same.
+// What moves to the host and back is not waiting, but takes the most.
 TEST(Towers, TheReasonMayBeWhatIsOffloaded) {
   const std::string rest = encoder("tensor: 4") + images("2", "576");
   const auto reason_of = [&](const std::string& offload) {

@@ -39,7 +39,7 @@ CostParameters on_tree(std::int64_t nodes, double oversubscription) {
 }
 
 // Eight rings of one rank a node, all across four leaves of one node: at 2:1 the exchange takes
-// twice as long, but for its overhead.
+// twice as long, except for its overhead.
 TEST(PlanNetwork, TheExchangeIsSlowedByOversubscription) {
   TrainingPlan plan = data_parallel(4);
   plan.tensor = 8;

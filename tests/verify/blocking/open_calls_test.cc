@@ -110,7 +110,7 @@ void append(DumpedCalls& calls, const DumpedCalls& more, bool open = false) {
   }
 }
 
-// Steps of three micro-batches, of which rank 2 leaves one out at last. The open calls of the
+// Steps of three micro-batches, of which rank 2 leaves one out at the end. The open calls of the
 // others end as its step does: with a whole micro-batch and the reduction.
 TEST(OpenCalls, ShowNotHowManyRoundsARankMadeBefore) {
   DumpedCalls microbatch;

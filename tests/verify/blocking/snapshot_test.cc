@@ -119,7 +119,7 @@ TEST(Snapshot, MostRanksThatEndedARoundAreNotNamed) {
   EXPECT_THAT(named(pair + pair + pair + "1c2c3c", "1p"), IsEmpty());
 }
 
-// A ring of `ranks`. Each round is a hop and a reduction. All stand in the last reduction, but for
+// A ring of `ranks`. Each round is a hop and a reduction. All are in the last reduction, except for
 // the last rank, which left it out and stands in the hop of the next round.
 trace::Run ring_snapshot(int ranks, int rounds) {
   const auto rank = [&](int r) {

@@ -261,7 +261,7 @@ class Devices {
       if (d.out.entries[kernel.first + i].call.stall == Stall::link) return false;
     }
     for (std::size_t i = 0; i < kernel.count; ++i) {
-      // Others of a batch, or who believe in fewer members, may get through all the same.
+      // Others of a batch, or who believe in fewer members, may still get through.
       if (!meets(r, kernel.first + i)) return kernel.count > 1 || !job_.beliefs.empty();
     }
     if (d.out.entries[kernel.first].call.stall == Stall::never_completes) return true;

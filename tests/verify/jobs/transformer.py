@@ -188,7 +188,7 @@ class Rank:
                               function="forward")
 
     def experts(self, backward, microbatch, layer):
-        """Tokens go to their experts and back; how many, each batch decides anew."""
+        """Tokens go to their experts and back; each batch decides how many."""
         if not self.program.has("expert") or layer % 2:
             return
         here = microbatch == self.fault.microbatch and backward == self.fault.backward

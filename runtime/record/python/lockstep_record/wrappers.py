@@ -16,7 +16,7 @@ from lockstep_record.recorder import RecordedWork, Recorder, activate
 
 
 def _rebind(original: Any, replacement: Any) -> None:
-    """Replaces a function in every module that has imported it by name, but for this package."""
+    """Replaces a function in every module that has imported it by name, except this package."""
     for module in list(sys.modules.values()):
         members = getattr(module, "__dict__", None)
         if not isinstance(members, dict):

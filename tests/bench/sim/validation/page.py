@@ -1,7 +1,7 @@
 """docs/simulate-validation.md: its head, and its sections between marks.
 
 A section is what stands between `<!-- name: begin -->` and `<!-- name: end -->`. What was not made
-anew stays as it was.
+again stays as it was.
 """
 import re
 

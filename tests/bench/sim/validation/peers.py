@@ -1,7 +1,7 @@
 """What other predictors of training time say of their own errors, beside ours.
 
 Only what its authors wrote where anyone can read it, and what their program prints. Ours is computed
-anew where the rows are the same.
+again where the rows are the same.
 """
 
 # (name, what it reports, of what, source)

@@ -1,6 +1,6 @@
 """Python processes that are forked from one that has imported torch, which takes longer than most tests run.
 
-Otherwise they are as started anew: they run the program as __main__, with arguments, environment and
+Otherwise they are as if started again: they run the program as __main__, with arguments, environment and
 output of their own, and end as Python ends.
 
 usage of its own: python forks.py MODULE...     a line of JSON on standard input starts a process

@@ -28,7 +28,7 @@ LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 LIMIT_S = 900  # only against hanging for ever: this may be a busy machine
 
 
-# What each recording would import anew, for two seconds: lockstep_record.wrappers.SLOW_IMPORTS, too.
+# What each recording would import again, for two seconds: lockstep_record.wrappers.SLOW_IMPORTS, too.
 IMPORTED = ["torch", "torch.nn.parallel", "torch.testing._internal.distributed.fake_pg",
             "torch.distributed.fsdp._fully_shard._fsdp_param_group",
             "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",

@@ -50,7 +50,7 @@ enum class MeshFault {
   straggler_came,  // … and looked at just after it came
   preempted,       // everything killed at once
   missing_trace,   // of a healthy run
-  batches_differ,  // some lack a modality, and every call is made all the same
+  batches_differ,  // some lack a modality, but every call is made
 };
 inline constexpr int kMeshFaults = static_cast<int>(MeshFault::batches_differ) + 1;
 

@@ -1,4 +1,4 @@
-"""Jobs that know nothing of lockstep_watch, whose values are recorded all the same.
+"""Jobs that know nothing of lockstep_watch, whose values are still recorded.
 
 usage: unwatched.py JOB [wrong]     a process for each rank, started as torchrun does
 

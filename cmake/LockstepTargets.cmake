@@ -134,12 +134,14 @@ function(lockstep_cache_with_precompiled_header target)
   endif()
 endfunction()
 
-# FOLDERS: every .cc file of these folders (not of folders in them) except those of EXCEPT. SOURCES:
-# others, such as generated ones. RAW_BYTES: it goes through the bytes of files by pointers; TYPED_BYTES:
-# its files that lay types over such bytes; only the sanitizers ask. RUNS_ONCE: it takes no time that anybody notices; the sanitizers and LOCKSTEP_QUICK_BUILD optimise
-# it less, which saves a third of its compilation. FILE_BY_FILE: a library that strange programs load
-# takes from it the files that it uses, and only what these link. FMT_AND_JSON: it uses fmt and
-# nlohmann-json, in .cc files and, of JSON, in headers.
+# FOLDERS: every .cc file of these folders (not of folders in them) except those of EXCEPT.
+# SOURCES: others, such as generated ones.
+# RAW_BYTES: it goes through the bytes of files by pointers. Checked by the sanitizers.
+# TYPED_BYTES: its files that lay types over such bytes. Checked by the sanitizers.
+# RUNS_ONCE: it takes no time that anybody notices. The sanitizers and LOCKSTEP_QUICK_BUILD optimise it
+#   less, which saves a third of its compilation.
+# FILE_BY_FILE: libraries that strange programs load take from it only the files that they use.
+# FMT_AND_JSON: it uses fmt and nlohmann-json, in .cc files and, of JSON, in headers.
 function(lockstep_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "RAW_BYTES;RUNS_ONCE;FILE_BY_FILE;FMT_AND_JSON" ""
     "FOLDERS;EXCEPT;SOURCES;LINKS;TYPED_BYTES")

@@ -4,9 +4,8 @@
 //   program->tasks[0];  // stage 0: F0 F1 F2 F3 B0 F4 B1 …
 //
 // A program says what is computed in which order, without times: sim/engine/step_program.h adds
-// those. A model
-// of `stages * chunks` pieces is distributed over the stages. Piece k feeds piece k + 1; a stage
-// holds `chunks` pieces. schedule.cc gives the source of each order.
+// those. A model of `stages * chunks` pieces is distributed over the stages. Piece k feeds piece
+// k + 1; a stage holds `chunks` pieces. schedule.cc gives the source of each order.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,12 @@ namespace {
 
 using ::testing::ElementsAre;
 
+TEST(ContainsAny, OneOfThePartsIsEnough) {
+  EXPECT_TRUE(contains_any("out of memory", {"lost", "memory"}));
+  EXPECT_FALSE(contains_any("out of memory", {"lost", "Memory"}));
+  EXPECT_FALSE(contains_any("out of memory", {}));
+}
+
 TEST(TakeUntil, TakesOnePartAfterTheOther) {
   std::string_view rest = "a\n\nb";
   EXPECT_EQ(take_until(rest, '\n'), "a");

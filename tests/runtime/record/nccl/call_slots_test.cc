@@ -6,38 +6,14 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/temp_dir.h"
-#include "trace/formats/ring/reader.h"
+#include "tests/runtime/record/nccl/recorded_rank.h"
 
 namespace lockstep::runtime {
 namespace {
 
-class Slots : public testing::Test {
+class Slots : public RecordedRankTest {
  protected:
-  TempDir folder_;
-  RecordedRank rank_;
-  trace::RingWriter* const ring_ = [this] {
-    trace::RingWriter::Options options;
-    options.path = folder_.file("rank_0.ring");
-    options.rank = trace::Rank(0);
-    rank_.ring = std::move(*trace::RingWriter::create(options));
-    return rank_.ring.get();
-  }();
   std::unique_ptr<CallSlots> slots_ = std::make_unique<CallSlots>();
-
-  std::uint32_t issue() {
-    trace::RingWriter::Issue call;
-    call.group = ring_->make_communicator("comm", 0, 1);
-    call.signature = ring_->make_signature({});
-    call.seq = next_++;
-    return ring_->issue(call);
-  }
-  std::vector<trace::Call> recorded() {
-    trace::Tables tables;
-    return trace::read_ring_file(folder_.file("rank_0.ring"), tables)->calls;
-  }
-
-  std::uint32_t next_ = 0;
 };
 
 TEST_F(Slots, AreCompleteWithTheLastOfTheirChannels) {

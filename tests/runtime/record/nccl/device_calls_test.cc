@@ -6,8 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/temp_dir.h"
-#include "trace/formats/ring/reader.h"
+#include "tests/runtime/record/nccl/recorded_rank.h"
 
 struct lockstep::runtime::cuda::CUevent_st {
   lockstep::runtime::cuda::Stream stream = nullptr;
@@ -60,7 +59,7 @@ std::optional<cuda::Driver> find_fake() {
   return out;
 }
 
-class DeviceCallsTest : public testing::Test {
+class DeviceCallsTest : public RecordedRankTest {
  protected:
   DeviceCallsTest() { device = &device_; }
   ~DeviceCallsTest() override {
@@ -69,11 +68,7 @@ class DeviceCallsTest : public testing::Test {
   }
 
   DeviceCalls::Call issue(cuda::Stream stream) {
-    trace::RingWriter::Issue call;
-    call.group = ring_->make_communicator("comm", 0, 1);
-    call.signature = ring_->make_signature({});
-    call.seq = next_++;
-    const DeviceCalls::Call out{&rank_, ring_->issue(call), stream};
+    const DeviceCalls::Call out{&rank_, RecordedRankTest::issue(), stream};
     DeviceCalls::enter(out);
     return out;
   }
@@ -83,10 +78,8 @@ class DeviceCallsTest : public testing::Test {
   }
   // Whether each call is recorded as complete.
   std::vector<bool> completed() {
-    trace::Tables tables;
     std::vector<bool> out;
-    const auto trace = trace::read_ring_file(folder_.file("rank_0.ring"), tables);
-    for (const trace::Call& call : trace->calls) out.push_back(call.has(trace::kCompleted));
+    for (const trace::Call& call : recorded()) out.push_back(call.has(trace::kCompleted));
     return out;
   }
   static cuda::Stream stream(std::uintptr_t number) {
@@ -94,16 +87,6 @@ class DeviceCallsTest : public testing::Test {
   }
 
   Device device_;
-  TempDir folder_;
-  RecordedRank rank_;
-  trace::RingWriter* const ring_ = [this] {
-    trace::RingWriter::Options options;
-    options.path = folder_.file("rank_0.ring");
-    options.rank = trace::Rank(0);
-    rank_.ring = std::move(*trace::RingWriter::create(options));
-    return rank_.ring.get();
-  }();
-  std::uint32_t next_ = 0;
   DeviceCalls calls_{find_fake};
 };
 

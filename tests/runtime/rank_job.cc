@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/faults/faults.h"
+#include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
 
 namespace lockstep::runtime {
 

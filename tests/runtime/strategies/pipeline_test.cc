@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/faults/faults.h"
+#include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 

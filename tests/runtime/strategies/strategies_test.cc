@@ -9,6 +9,8 @@
 #include "runtime/faults/faults.h"
 #include "runtime/models/batch.h"
 #include "runtime/strategies/strategy.h"
+#include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 

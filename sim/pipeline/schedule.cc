@@ -287,25 +287,52 @@ StageOrder hand_crafted(PipelineShape shape, std::int32_t warm_up, std::int32_t 
 }
 
 // Counts the tasks of each kind that a stage has done, for ZB-V's two chunks.
+//
+// The pattern needs at least 2p - 1 micro-batches; tasks of those that do not exist are counted and
+// left out. So an order has 6 tasks for each micro-batch, however many rounds the pattern takes.
 class VeeOrder {
  public:
   explicit VeeOrder(std::int32_t micro_batches) : micro_batches_(micro_batches) {
     order_.reserve(6 * static_cast<std::size_t>(micro_batches));
   }
-  void forward(std::int32_t chunk) { add(Work::forward, chunk, forwards[chunk]++); }
-  void backward(std::int32_t chunk) { add(Work::backward, chunk, backwards[chunk]++); }
-  void weight(std::int32_t chunk) { add(Work::weight, chunk, weights[chunk]++); }
+  void forward(std::int32_t chunk) { add(Work::forward, chunk); }
+  void backward(std::int32_t chunk) { add(Work::backward, chunk); }
+  void weight(std::int32_t chunk) { add(Work::weight, chunk); }
+  std::int32_t forwards(std::int32_t chunk) const { return done(Work::forward, chunk); }
   StageOrder take() { return std::move(order_); }
 
-  std::int32_t forwards[2] = {0, 0}, backwards[2] = {0, 0}, weights[2] = {0, 0};
+  // Runs `round` that many times, at a cost of O(tasks added): since counts only grow, a round that
+  // adds nothing is followed by others that add nothing, and they are counted at once.
+  template <class Round>
+  void repeat(std::int32_t times, Round round) {
+    for (std::int32_t i = 0; i < times; ++i) {
+      const std::size_t tasks = order_.size();
+      const auto before = done_;
+      round();
+      if (order_.size() > tasks) continue;
+      for (std::size_t kind = 0; kind < done_.size(); ++kind)
+        done_[kind] += (times - 1 - i) * (done_[kind] - before[kind]);
+      return;
+    }
+  }
+
+  // The weight parts of a chunk whose backwards are done.
+  void weights_left(std::int32_t chunk) {
+    repeat(done(Work::backward, chunk) - done(Work::weight, chunk), [&] { weight(chunk); });
+  }
 
  private:
-  // The pattern needs at least 2p - 1 micro-batches; tasks of those that do not exist are skipped.
-  void add(Work work, std::int32_t chunk, std::int32_t micro_batch) {
+  static std::size_t kind(Work work, std::int32_t chunk) {
+    return 2 * static_cast<std::size_t>(work) + static_cast<std::size_t>(chunk);
+  }
+  std::int32_t done(Work work, std::int32_t chunk) const { return done_[kind(work, chunk)]; }
+  void add(Work work, std::int32_t chunk) {
+    const std::int32_t micro_batch = done_[kind(work, chunk)]++;
     if (micro_batch < micro_batches_) order_.push_back({work, micro_batch, chunk});
   }
 
   std::int32_t micro_batches_;
+  std::array<std::int32_t, 6> done_{};  // by work and chunk
   StageOrder order_;
 };
 
@@ -323,36 +350,40 @@ StageOrder zbv_order(PipelineShape shape, std::int32_t stage) {
   const std::int32_t p = shape.stages;
   const std::int32_t m = std::max(2 * p - 1, shape.micro_batches);
   VeeOrder order(shape.micro_batches);
+  const auto backward_and_weight = [&](std::int32_t chunk) {
+    order.backward(chunk);
+    order.weight(chunk);
+  };
   // Warm-up: fill the first chunk until the first micro-batch comes back on the second one.
-  for (std::int32_t i = 0; i < 2 * (p - stage) - 1; ++i) order.forward(0);
-  for (std::int32_t i = 0; i < stage; ++i) {
+  order.repeat(2 * (p - stage) - 1, [&] { order.forward(0); });
+  order.repeat(stage, [&] {
     order.forward(1);
     order.forward(0);
-  }
-  for (std::int32_t i = 0; i < p - stage; ++i) {
+  });
+  order.repeat(p - stage, [&] {
     order.forward(1);
-    order.backward(1);
-    order.weight(1);
-  }
-  // Steady state: one forward, backward and weight part of each chunk.
-  while (order.forwards[1] < order.forwards[0] || order.forwards[0] < m) {
-    if (order.forwards[0] < m) order.forward(0);
-    order.backward(0);
-    order.weight(0);
+    backward_and_weight(1);
+  });
+  // Steady state: one forward, backward and weight part of each chunk, until the first chunk has
+  // no forward left; then the rest of the second one's.
+  order.repeat(m - order.forwards(0), [&] {
+    order.forward(0);
+    backward_and_weight(0);
     order.forward(1);
-    order.backward(1);
-    order.weight(1);
-  }
-  for (std::int32_t i = 0; i < stage; ++i) {
+    backward_and_weight(1);
+  });
+  order.repeat(order.forwards(0) - order.forwards(1), [&] {
+    backward_and_weight(0);
+    order.forward(1);
+    backward_and_weight(1);
+  });
+  order.repeat(stage, [&] {
     order.backward(0);
     order.backward(1);
-  }
-  for (std::int32_t i = 0; i < p - stage; ++i) {
-    order.backward(0);
-    order.weight(0);
-  }
-  while (order.weights[1] < order.backwards[1]) order.weight(1);
-  while (order.weights[0] < order.backwards[0]) order.weight(0);
+  });
+  order.repeat(p - stage, [&] { backward_and_weight(0); });
+  order.weights_left(1);
+  order.weights_left(0);
   return order.take();
 }
 

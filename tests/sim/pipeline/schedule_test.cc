@@ -1,6 +1,7 @@
 // The orders of the schedules, and what no schedule can be made of.
 #include "sim/pipeline/schedule.h"
 
+#include <ctime>
 #include <map>
 #include <string>
 #include <tuple>
@@ -99,6 +100,29 @@ TEST(PipelineSchedule, EveryTaskOfEveryScheduleIsThereOnce) {
             ASSERT_EQ(seen.size(), tasks.size()) << name << " " << p << " " << m << " " << v;
           }
         }
+}
+
+// What the pattern says of micro-batches that are not there is left out, and nothing else is.
+TEST(PipelineSchedule, AShortVeeIsALongOneWithoutTheRest) {
+  for (std::int32_t p = 1; p <= 9; ++p) {
+    const PipelineProgram whole = *make_pipeline(PipelineSchedule::zbv, {p, 2 * p - 1, 2});
+    for (std::int32_t m = 1; m < 2 * p - 1; ++m) {
+      const PipelineProgram few = *make_pipeline(PipelineSchedule::zbv, {p, m, 2});
+      for (std::size_t stage = 0; stage < whole.tasks.size(); ++stage) {
+        std::vector<PipelineTask> expected = whole.tasks[stage];
+        std::erase_if(expected, [&](const PipelineTask& task) { return task.micro_batch >= m; });
+        ASSERT_EQ(words(few.tasks[stage]), words(expected)) << p << " " << m << " " << stage;
+      }
+    }
+  }
+}
+
+// Rounds of the pattern without a task cost nothing: with them, these stages take some 10^10 steps,
+// ten seconds and more.
+TEST(PipelineSchedule, AVeeOfManyStagesAndOneMicroBatchIsMadeAtOnce) {
+  const std::clock_t before = std::clock();
+  EXPECT_TRUE(make_pipeline(PipelineSchedule::zbv, {65'536, 1, 2}));
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 3);
 }
 
 TEST(PipelineSchedule, PiecesAndStagesAreEachOthersInverse) {

@@ -50,10 +50,11 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output) {
   command.add_flag("-q,--quiet", output.quiet, "Do not print the text");
 }
 
-Status check_simulation_output(const SimulationOutput& output) {
+Status check_simulation_output(const SimulationOutput& output,
+                               const std::vector<std::string>& made) {
   const auto targets = reports::parse_output_targets(output.outputs, output.forms);
   if (!targets) return targets.error();
-  return Status::ok();
+  return reports::check_writable(*targets, made);
 }
 
 Status check_traces_folder(const std::string& folder) {

@@ -37,8 +37,10 @@ struct SimulationOutput {
 void add_simulation_output(CLI::App& command, SimulationOutput& output);
 
 // Call it before the work starts. Errors: an --output that is not KIND=PATH, two on standard
-// output.
-Status check_simulation_output(const SimulationOutput& output);
+// output; a file that cannot be written. `made`: folders that the command makes, in which files are
+// written later.
+Status check_simulation_output(const SimulationOutput& output,
+                               const std::vector<std::string>& made = {});
 
 // Call it before the work starts. Errors: `folder` (of --traces; empty: none is asked for) is not
 // empty. Traces of another job that were left there, or the ones that are simulated, would be mixed

@@ -308,8 +308,8 @@ struct PreparedSweep {
 // Errors: those of the options and the inputs, a grid that is too large, no worker, a folder that
 // cannot be used.
 Result<PreparedSweep> prepare_sweep(const SweepCommand& asked) {
-  if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
-    return targets.error();
+  const auto targets = reports::parse_output_targets(asked.outputs, forms());
+  if (!targets) return targets.error();
   Result<SweepCommand> command = with_sweep_file(asked);
   if (!command) return command.error();
   const Result<sim::Goal> goal = goal_of(*command);
@@ -327,8 +327,12 @@ Result<PreparedSweep> prepare_sweep(const SweepCommand& asked) {
                                    ? std::string()
                                    : runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return worker.error();
+  // Before hours of computing. Reports may be in the folder of the results, which is not there yet.
+  if (const Status can = reports::check_writable(*targets, {command->folder}); !can)
+    return can.error();
   Result<sim::SweepFolder> folder = sim::SweepFolder::open(command->folder, inputs->identity);
   if (!folder) return folder.error();
+  if (const Status can = reports::check_writable(*targets); !can) return can.error();
   return PreparedSweep{std::move(*command), *goal, std::move(*inputs), std::move(*worker),
                        std::move(*folder)};
 }

@@ -163,7 +163,8 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
 }
 
 Result<reports::ExitStatus> checked_and_simulated(const SimulateScenarioCommand& command) {
-  if (const Status outputs = check_simulation_output(command.output); !outputs)
+  const std::vector<std::string> made = {command.output_dir, command.traces};
+  if (const Status outputs = check_simulation_output(command.output, made); !outputs)
     return outputs.error();
   if (command.path.empty())
     return Error{"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"};

@@ -259,7 +259,8 @@ struct Settings {
 };
 
 Result<Settings> settings_of(const TraceCommand& command) {
-  if (const Status outputs = check_simulation_output(command.output); !outputs)
+  const std::vector<std::string> made = {command.traces};
+  if (const Status outputs = check_simulation_output(command.output, made); !outputs)
     return outputs.error();
   if (const Status folder = check_traces_folder(command.traces); !folder) return folder.error();
   Result<sim::Machine> machine = links_of(command);

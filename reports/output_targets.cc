@@ -1,6 +1,7 @@
 #include "reports/output_targets.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,13 @@ bool names_a_kind(std::string_view before_equals) {
   return before_equals.find_first_of("/.") == std::string_view::npos;
 }
 
+// Whether `path` names something below `folder`, by the names alone.
+bool is_below(const std::string& path, const std::string& folder) {
+  const std::filesystem::path way =
+      std::filesystem::path(path).lexically_proximate(std::filesystem::path(folder));
+  return !way.empty() && *way.begin() != ".." && way != std::filesystem::path(path);
+}
+
 }  // namespace
 
 std::size_t text_width(bool to_stdout) { return to_stdout ? stdout_columns() : kReportColumns; }
@@ -111,6 +119,18 @@ Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::st
                     [](const OutputTarget& target) { return target.to_stdout(); }) > 1)
     return Error{"two --output options write to standard output", {}, "send one of them to a file"};
   return targets;
+}
+
+Status check_writable(const std::vector<OutputTarget>& targets,
+                      const std::vector<std::string>& made) {
+  for (const OutputTarget& target : targets) {
+    const bool later = std::any_of(made.begin(), made.end(), [&](const std::string& folder) {
+      return !folder.empty() && is_below(target.path, folder);
+    });
+    if (target.to_stdout() || later) continue;
+    if (const Status can = lockstep::check_writable(target.path); !can) return can;
+  }
+  return Status::ok();
 }
 
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,

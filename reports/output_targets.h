@@ -36,6 +36,12 @@ Result<OutputTarget> parse_output_target(const std::string& text, const OutputFo
 Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::string>& texts,
                                                        const OutputForms& forms);
 
+// Whether the files of the targets could be written now (base/files/write_file.h), for commands
+// that compute for long before they write. `made`: folders that the command makes itself; files in
+// these are passed over. Errors: what write_targets() would find at the end, but for a full disk.
+Status check_writable(const std::vector<OutputTarget>& targets,
+                      const std::vector<std::string>& made = {});
+
 // The content of a form, ending in a line break. Called once per target.
 using OutputContent = std::function<std::string(const std::string& kind, bool to_stdout)>;
 

@@ -65,6 +65,20 @@ Status write_file(const std::string& path, std::string_view bytes) {
   return cannot_write(path, failed);
 }
 
+Status check_writable(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) return cannot_write(path, EISDIR);
+  // A device or a pipe is written in place. Opening it here could block, or wake its reader.
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    return ::access(path.c_str(), W_OK) == 0 ? Status::ok() : Status(cannot_write(path, errno));
+  const fs::path target = fs::exists(status) ? fs::canonical(path, ignored) : fs::path(path);
+  fs::path folder = target.parent_path();
+  if (folder.empty()) folder = ".";
+  if (::access((folder / "").c_str(), W_OK | X_OK) != 0) return cannot_write(path, errno);
+  return Status::ok();
+}
+
 Status make_folder(const std::string& path) {
   std::error_code failed;
   std::filesystem::create_directories(path, failed);

@@ -13,6 +13,10 @@ namespace lockstep {
 // or is not writable, no space; the old file then stays.
 Status write_file(const std::string& path, std::string_view bytes);
 
+// Whether write_file() could write there now; nothing is changed. For commands that compute for
+// long before they write. Errors: write_file()'s, but for a full disk.
+Status check_writable(const std::string& path);
+
 // Makes the folder and its missing parents; an existing one is fine. Errors: what the system
 // refuses, with the path.
 Status make_folder(const std::string& path);

@@ -375,6 +375,7 @@ reports::ExitStatus run_study(const Study& study, const std::string& folder, boo
   const Result<std::string> worker = find_worker(worker_search_of_this_process());
   if (!worker) return reports::fail(worker.error());
   if (const Status made = make_folder(folder); !made) return reports::fail(made.error());
+  if (const Status can = reports::check_writable(*targets); !can) return reports::fail(can.error());
   if (!quiet)
     std::cout << "study    " << printable(study.name) << "\n         traces and tables in "
               << printable(folder) << "\n"

@@ -228,5 +228,19 @@ TEST_F(SweepPlan, WhereAllAreRefusedTheStatusSaysSo) {
   EXPECT_THAT(outcome.out, HasSubstr("2 refused"));
 }
 
+TEST_F(SweepPlan, AReportThatCannotBeWrittenIsRefusedBeforeAnyPoint) {
+  expect_refused({"--vary", "tensor=1,2", "--output", "html=/no/such/folder/x.html"},
+                 "/no/such/folder/x.html: error: cannot write");
+  expect_refused({"--vary", "tensor=1,2", "--output", "html=" + folder_.path()}, "cannot write");
+  // The folder of the results is made by the sweep itself.
+  const Outcome inside =
+      sweep({"--vary", "tensor=1,2", "--output", "html=" + folder_.file("out/x.html")});
+  EXPECT_EQ(inside.status, 0) << inside.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("out/x.html")));
+  const Outcome nested =
+      sweep({"--vary", "tensor=1,2", "--output", "html=" + folder_.file("out/no/x.html")});
+  EXPECT_EQ(nested.status, 2) << nested.out;
+}
+
 }  // namespace
 }  // namespace lockstep::cli

@@ -85,5 +85,23 @@ TEST(WriteFile, SaysWhyItCannot) {
   EXPECT_EQ(no_file.error().fix, "name a file, for instance one in this folder");
 }
 
+// Asked beforehand, it says the same, and leaves nothing behind.
+TEST(WriteFile, IsAskedBeforehand) {
+  const TempDir folder;
+  for (const std::string& path : {folder.file("no/such/folder"), folder.path()}) {
+    const Status asked = check_writable(path), tried = write_file(path, "x");
+    ASSERT_FALSE(asked) << path;
+    EXPECT_EQ(asked.error().str(), tried.error().str());
+  }
+  EXPECT_TRUE(check_writable(folder.file("new")));
+  EXPECT_FALSE(fs::exists(folder.file("new")));
+  folder.write("old", "kept");
+  fs::create_symlink(folder.file("old"), folder.file("link"));
+  for (const char* name : {"old", "link"}) EXPECT_TRUE(check_writable(folder.file(name))) << name;
+  EXPECT_EQ(TempDir::read(folder.file("old")), "kept");
+  EXPECT_TRUE(check_writable("/dev/null"));
+  EXPECT_TRUE(check_writable("in_the_current_folder"));
+}
+
 }  // namespace
 }  // namespace lockstep

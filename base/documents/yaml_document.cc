@@ -233,7 +233,8 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
   if (text.size() > kMaxBytes)
     return Error{"the file is larger than 1 MiB", {file, 0, 0}, "a scenario is a page of YAML"};
   if (printable(text).find("\uFFFD") != std::string::npos)
-    return Error{"the file is not UTF-8 text", {file, 0, 0}, "a scenario is a YAML text file"};
+    return Error{
+        "the file is not UTF-8 text", {file, 0, 0}, "save it as UTF-8: it is a YAML text file"};
   // yaml-cpp reports bad input by exceptions; they end here.
   try {
     std::istringstream stream(text);
@@ -250,7 +251,7 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
     DocumentBuilder second(file);
     if (parser.HandleNextDocument(second))
       return Error{"the file holds more than one document", second.take().value_location(""),
-                   "put each scenario into its own file"};
+                   "put each into a file of its own"};
     return document;
   } catch (const Refused& refused) {
     return refused.error;

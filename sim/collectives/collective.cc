@@ -1,6 +1,5 @@
 #include "sim/collectives/collective.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <string>
@@ -84,7 +83,8 @@ Status check(const Collective& collective, const Links& links) {
   }
   if (collective.ranks < 2 || collective.ranks > kMaxRanks) {
     return Error{fmt::format("{} cannot do a collective",
-                             plural(std::max<std::int64_t>(collective.ranks, 0), "rank")),
+                             collective.ranks < 0 ? fmt::format("{} ranks", collective.ranks)
+                                                  : plural(collective.ranks, "rank")),
                  {},
                  fmt::format("give 2 to {}", plural(kMaxRanks, "rank"))};
   }

@@ -79,6 +79,7 @@ TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
   refused({"--ranks", "8", "--bytes", "1"}, "--bytes: \"1\" has no unit");
   refused({"--ranks", "8", "--bytes", "-1MiB"}, "--bytes: \"-1MiB\" is negative");
   refused({"--ranks", "0", "--bytes", "1MiB"}, "0 ranks cannot do a collective");
+  refused({"--ranks", "-4", "--bytes", "1MiB"}, "-4 ranks cannot do a collective");
   refused({"--ranks", "6", "--bytes", "1MiB", "--algorithm", "halving_doubling"},
           "needs a power of two, and 6 ranks are none");
   refused({"--ranks", "8", "--bytes", "1MiB", "--algorithm", "rings"}, "no algorithm \"rings\"");

@@ -23,6 +23,31 @@ bool stopped_on_the_host(const trace::RankTrace& trace) {
          std::none_of(trace.calls.begin(), trace.calls.end(), completed);
 }
 
+// How many marks of each kind a rank came to; its trace has no others.
+struct ReachedMarks {
+  std::size_t steps = SIZE_MAX, states = SIZE_MAX, data = SIZE_MAX, modalities = SIZE_MAX;
+
+  // `event` was not reached. Marks are in the order of their events.
+  void leave_out(const trace::Event& event) {
+    std::size_t* const kept = event.kind == trace::EventKind::step       ? &steps
+                              : event.kind == trace::EventKind::state    ? &states
+                              : event.kind == trace::EventKind::data     ? &data
+                              : event.kind == trace::EventKind::modality ? &modalities
+                                                                         : nullptr;
+    if (kept != nullptr) *kept = std::min<std::size_t>(*kept, event.index);
+  }
+  void cut(trace::RankTrace& trace) const {
+    const auto shorten = [](auto& marks, std::size_t most) {
+      if (marks.size() > most)
+        marks.erase(marks.begin() + static_cast<std::ptrdiff_t>(most), marks.end());
+    };
+    shorten(trace.steps, steps);
+    shorten(trace.states, states);
+    shorten(trace.data, data);
+    shorten(trace.modalities, modalities);
+  }
+};
+
 // Writes the trace of one rank as simulated: its events up to where the host stopped, with
 // simulated times.
 class SimulatedTrace {
@@ -44,7 +69,8 @@ class SimulatedTrace {
     for (const trace::RankTrace::Membership& group : recorded_.groups)
       builder_.add_group(group.group, group.ranks, group.desc);
     std::uint32_t step = 0;
-    for (std::uint32_t e = 0; e < recorded_.events.size(); ++e) {
+    std::uint32_t e = 0;
+    for (; e < recorded_.events.size(); ++e) {
       const bool is_step = step < step_events_.size() && step_events_[step] == e;
       // The host never reached this step. The one at outcome.next is kept: the host is stuck in it.
       if (is_step && step > outcome_.next) break;
@@ -52,8 +78,15 @@ class SimulatedTrace {
         write_step(e, step);
       else
         keep(recorded_.events[e]);
-      if (is_step && ++step > outcome_.next) break;
+      if (is_step && ++step > outcome_.next) {
+        ++e;
+        break;
+      }
     }
+    // What it would have read, trained on and had after that did not happen: as findings about data
+    // and numbers, that would be of a job that went on.
+    for (; e < recorded_.events.size(); ++e) reached_.leave_out(recorded_.events[e]);
+    reached_.cut(out_);
     // Calls that ended although nobody waited for them.
     for (std::uint32_t c = 0; c < recorded_.calls.size(); ++c) complete(c);
     const bool hung = !outcome_.done || (stuck && stopped_on_the_host(recorded_));
@@ -156,8 +189,9 @@ class SimulatedTrace {
   const RankOutcome& outcome_;
   trace::RankTrace out_;
   trace::TraceBuilder builder_;
-  std::vector<Picos> ended_;                     // by call: when it ended
-  std::vector<bool> written_;                    // by call: whether its completion is in out_
+  std::vector<Picos> ended_;   // by call: when it ended
+  std::vector<bool> written_;  // by call: whether its completion is in out_
+  ReachedMarks reached_;
   trace::Nanos blocked_since_ = trace::kNoTime;  // of a call that is awaited at once
 };
 
@@ -196,6 +230,14 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
       trace.exceptions = same.exceptions;
       trace.end = same.end;
       trace.first_seq = same.first_seq;
+      // Marks are each rank's own, as many as those of the other.
+      const trace::RankTrace& before = found->second.before;
+      const auto kept = [](const auto& all, const auto& reached) {
+        return reached.size() < all.size() ? reached.size() : SIZE_MAX;
+      };
+      ReachedMarks{kept(before.steps, same.steps), kept(before.states, same.states),
+                   kept(before.data, same.data), kept(before.modalities, same.modalities)}
+          .cut(trace);
       continue;
     }
     trace::RankTrace simulated = simulated_rank(run, r, program, folding, result);

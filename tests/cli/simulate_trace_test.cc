@@ -198,6 +198,35 @@ TEST(SimulateTrace, SaysWhatTheVerifierSaysOfTheSameHang) {
   EXPECT_EQ(simulated.json["report"]["findings"][0]["message"], recorded.findings[0].message);
 }
 
+// Two ranks that read the same samples from a step on, in a job that hangs in step 1.
+TEST(SimulateTrace, WhatAHungJobWouldHaveReadIsNoFinding) {
+  const auto hung = [](int shared_from) {
+    std::vector<std::string> texts;
+    for (int r = 0; r < 2; ++r) {
+      std::string text = header_line(r, 2);
+      for (int n = 0; n < 8; ++n) {
+        const int first = 8 * n + (n < shared_from ? 4 * r : 0);
+        const int size = r == 1 && n == 1 ? 6 : 4;
+        text += json_line(
+            {{"ev", "data"}, {"n", n}, {"indices", {first, first + 1, first + 2, first + 3}}});
+        text += issue_line(n, "world", "all_reduce",
+                           {{"in", {{size}}}, {"dtype", "float32"}, {"redop", "sum"}, {"step", n}});
+        text += event_line("complete", n) + json_line({{"ev", "step"}, {"n", n}});
+      }
+      texts.push_back(text + end_line("clean"));
+    }
+    const Simulated simulated = simulate_texts(texts);
+    EXPECT_EQ(simulated.rule(), "size-mismatch") << simulated.text;
+    std::vector<std::string> rules;
+    for (const Json& finding : simulated.json["report"]["findings"])
+      rules.push_back(finding["rule"]);
+    return rules;
+  };
+  EXPECT_EQ(hung(2), std::vector<std::string>{"size-mismatch"});
+  // What they read before is.
+  EXPECT_EQ(hung(0), (std::vector<std::string>{"size-mismatch", "no-sharding"}));
+}
+
 TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
   const auto text = [](int rank, int nanos) {
     return header_line(rank, 4) +

@@ -129,6 +129,7 @@ Json layout_json(const sim::PlanForecast& f) {
             {"chunks", p.chunks}}},
           {"data", p.data},
           {"zero", static_cast<int>(p.sharding)},
+          {"scatter", p.scatters_each_micro_batch ? "micro_batch" : "step"},
           {"sequence", p.sequence},
           {"micro_batch", p.micro_batch},
           {"micro_batches", p.micro_batches()},

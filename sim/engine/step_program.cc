@@ -202,6 +202,11 @@ class StepBuilder {
   std::int32_t buckets_of(const StepExchange& exchange) const {
     return exchange.buckets * chunks_of(exchange);
   }
+  // How many buckets are reduced in the step.
+  std::int64_t reduces_of(const StepExchange& exchange) const {
+    return std::int64_t{buckets_of(exchange)} *
+           (exchange.each_micro_batch ? order_.shape.micro_batches : 1);
+  }
 
   void add_stage() {
     const std::vector<PipelineTask>& tasks = order_.tasks[static_cast<std::size_t>(stage_)];
@@ -267,15 +272,17 @@ class StepBuilder {
     std::int32_t number = 0;
   };
 
-  // Those of exchanges that belong to the work from `begin` to `end`.
-  std::vector<Bucket> buckets_in(Of of, Work direction, std::int32_t chunk, Picos begin,
-                                 Picos end) const {
+  // Those of exchanges that belong to the work from `begin` to `end`. `summed`: it adds the last
+  // micro-batch's gradients.
+  std::vector<Bucket> buckets_in(Of of, Work direction, std::int32_t chunk, Picos begin, Picos end,
+                                 bool summed = true) const {
     std::vector<Bucket> out;
     for (std::size_t x = 0; x < exchanges().size(); ++x) {
       const StepExchange& exchange = exchanges()[x];
       const bool gathers = direction == Work::forward;
       if (exchange.of != of || exchange.buckets == 0 || chunk >= chunks_of(exchange)) continue;
       if ((gathers ? exchange.gather : exchange.reduce).value == 0) continue;
+      if (!gathers && !summed && !exchange.each_micro_batch) continue;
       // Parameters are needed at the begin of their part, gradients complete at its end. Shares of
       // a whole, so that the parts sum up to it.
       for (std::int32_t b = 0; b < exchange.buckets; ++b) {
@@ -299,9 +306,10 @@ class StepBuilder {
       return wait(gathered_[bucket.exchange][static_cast<std::size_t>(index)]);
     }
     std::vector<std::uint32_t>& reduced = reduced_[bucket.exchange];
-    const auto before = static_cast<std::int32_t>(reduced.size());
-    if (is_last(bucket.exchange) && before + 1 == buckets_of(exchange)) return;
-    reduced.push_back(add_exchange(Kind::reduce, bucket.exchange, false, chunk));
+    const auto before = static_cast<std::int64_t>(reduced.size());
+    if (is_last(bucket.exchange) && before + 1 == reduces_of(exchange)) return;
+    const bool waits = exchange.waits && bucket.number + 1 == exchange.buckets;
+    reduced.push_back(add_exchange(Kind::reduce, bucket.exchange, waits, chunk));
   }
 
   // Posts what a task receives, and waits for it if `blocks`. Empty: it receives nothing.
@@ -336,10 +344,10 @@ class StepBuilder {
   std::vector<Bucket> buckets_in_task(const PipelineTask& task, const PieceCost& cost,
                                       Picos time) const {
     const bool gathers = task.work == Work::forward && task.micro_batch == 0;
-    // Gradients are complete when the last micro-batch has added its own.
-    const bool reduces = task.work == (order_.split ? Work::weight : Work::backward) &&
-                         task.micro_batch + 1 == order_.shape.micro_batches;
+    const bool reduces = task.work == (order_.split ? Work::weight : Work::backward);
     if (!gathers && !reduces) return {};
+    // Gradients are complete when the last micro-batch has added its own.
+    const bool summed = task.micro_batch + 1 == order_.shape.micro_batches;
     const Work direction = gathers ? Work::forward : Work::backward;
     // Encoders come first in the forward, last in the backward. Split off, the weights' part is all
     // of both.
@@ -349,11 +357,11 @@ class StepBuilder {
     } else if (!order_.split) {
       end = encode_begin = std::clamp(cost.backward - cost.encode_backward, Picos{}, time);
     }
-    std::vector<Bucket> out = buckets_in(Of::tasks, direction, task.chunk, {}, time);
-    for (const Bucket& bucket : buckets_in(Of::model, direction, task.chunk, begin, end))
+    std::vector<Bucket> out = buckets_in(Of::tasks, direction, task.chunk, {}, time, summed);
+    for (const Bucket& bucket : buckets_in(Of::model, direction, task.chunk, begin, end, summed))
       out.push_back(bucket);
     for (const Bucket& bucket :
-         buckets_in(Of::encoders, direction, task.chunk, encode_begin, encode_end))
+         buckets_in(Of::encoders, direction, task.chunk, encode_begin, encode_end, summed))
       out.push_back(bucket);
     std::stable_sort(out.begin(), out.end(),
                      [](const Bucket& a, const Bucket& b) { return a.at < b.at; });
@@ -377,12 +385,17 @@ class StepBuilder {
   }
 
   // How much longer the tasks take that the exchanges overlap: of each exchange all buckets but the
-  // first gathered and the last reduced one overlap tasks.
+  // first gathered and the last reduced one overlap tasks; where each micro-batch reduces its own
+  // and is waited for, all but its last one.
   Picos slowdown() const {
     double seconds = 0;
     for (const StepExchange& exchange : exchanges()) {
-      const double hidden = static_cast<double>(std::max(0, buckets_of(exchange) - 1)) *
-                            static_cast<double>((exchange.gather + exchange.reduce).value);
+      const double gathers = std::max(0, buckets_of(exchange) - 1);
+      const auto all = static_cast<double>(reduces_of(exchange));
+      const double reduces =
+          exchange.waits ? all * (exchange.buckets - 1) / exchange.buckets : std::max(0.0, all - 1);
+      const double hidden = gathers * static_cast<double>(exchange.gather.value) +
+                            reduces * static_cast<double>(exchange.reduce.value);
       seconds += exchange.slowdown * hidden * 1e-12;
     }
     return picos_of_seconds(seconds);

@@ -9,7 +9,8 @@
 //   exchange    of parameters and gradients over the data-parallel ranks of a stage, for each tower
 //               that it holds. Either all at once, while the host waits; or in buckets that overlap
 //               the tasks: parameters are gathered before the first micro-batch's forward needs
-//               them, gradients are reduced when the last micro-batch's backward has computed them.
+//               them, gradients are reduced when the last micro-batch's backward has computed them,
+//               or each micro-batch's own.
 //               Each tower's calls are in a stream of their own.
 //               The overlap slows the tasks down. That time is added once, after the last task, and
 //               delays no other stage: trainers make the calls of all stages at the same time, so
@@ -85,6 +86,9 @@ struct StepExchange {
     around,    // StepReplica::before and after; one call of the ranks of all stages that have it
   };
   Of of = Of::tasks;
+  // Gradients are reduced in the backward of every micro-batch, not summed until the last one's;
+  // and whether the host waits for the last bucket of each. Needs buckets, and is not for `around`.
+  bool each_micro_batch = false, waits = false;
 };
 // The exchanges of one stage, in the order in which their gradients are complete: the model's, the
 // encoders', those of `around`. Stages that have some of `around` have equally many.

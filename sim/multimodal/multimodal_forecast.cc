@@ -123,7 +123,7 @@ std::vector<std::string> MultimodalForecast::basis() const {
                       printable(tower.name)));
   }
   if (const std::string zero = zero_basis(
-          plan.llm.plan.sharding, plan.overlapped_gradients || plan.llm.plan.overlapped_gradients);
+          plan.llm.plan, plan.overlapped_gradients || plan.llm.plan.overlapped_gradients);
       !zero.empty())
     out.push_back(zero);
   if (plan.llm_frozen)

@@ -106,7 +106,8 @@ class Simulation {
     double calls = 0;
     for (const PlaceExchange& place : exchanges_)
       for (const StepExchange& one : place.step)
-        calls += 2.0 * (one.buckets == 0 ? 1 : one.buckets * llm_.chunks);
+        calls += (one.each_micro_batch ? 1.0 + towers_.micro_batches : 2.0) *
+                 (one.buckets == 0 ? 1 : one.buckets * llm_.chunks);
     if (calls * towers_.groups <= static_cast<double>(kMaxTasks)) return Status::ok();
     return Error{"the gradients of all encoders and replicas are too many calls to simulate",
                  {},

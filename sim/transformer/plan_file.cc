@@ -129,6 +129,7 @@ class PlanReader {
     plan.chunks = pipeline.value("chunks", in_chunks() ? 2 : 1);
     plan.short_ends = pipeline.value("split", "even") == "short_ends";
     plan.sharding = static_cast<Sharding>(root_.value("zero", 0));
+    plan.scatters_each_micro_batch = root_.value("scatter", "step") == "micro_batch";
     plan.recompute = choice<Recompute>(root_.value("recompute", "none"), kRecomputeNames);
     plan.sequence_parallel = root_.value("sequence_parallel", false);
     plan.overlapped_tensor = root_.value("async_tensor", false);
@@ -208,6 +209,13 @@ class PlanReader {
       read_.refuse("/kernels",
                    "PyTorch's operators are counted for gated layers, and this model has none",
                    "leave kernels out, or give the model gated: true");
+    if (plan.scatters_each_micro_batch && plan.sharding != Sharding::zero2)
+      read_.refuse("/scatter",
+                   plan.sharding == Sharding::zero3
+                       ? "zero: 3 scatters gradients as its layers, or in a pipeline its stages, "
+                         "have them"
+                       : "only with zero: 2 is a rank left with a part of the gradients",
+                   "leave scatter out, or write zero: 2");
     check_schedule();
   }
 

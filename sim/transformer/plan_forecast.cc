@@ -23,6 +23,12 @@ std::string tensor_basis(const TrainingPlan& plan) {
 
 std::string data_basis(const TrainingPlan& plan) {
   const bool layer_by_layer = plan.sharding == Sharding::zero3 && plan.pipeline == 1;
+  if (plan.scatters_each_micro_batch)
+    return fmt::format(
+        "parameters gathered once a step, gradients scattered in the backward pass of each "
+        "micro-batch{}",
+        plan.overlapped_gradients ? ", which slows down by a share of it; what is left over"
+                                  : "; nothing hides them");
   if (plan.overlapped_gradients && !layer_by_layer)
     return plan.sharding == Sharding::none
                ? "gradients in buckets during the last micro-batch's backward pass, which slows "
@@ -232,14 +238,16 @@ std::vector<std::string> PlanForecast::basis() const {
     out.emplace_back(
         "goodput: GPUs fail independently at a constant rate; a failure loses the work since the "
         "last checkpoint (Daly 2006)");
-  if (std::string zero = zero_basis(p.sharding, p.overlapped_gradients); !zero.empty())
+  if (std::string zero = zero_basis(p, p.overlapped_gradients); !zero.empty())
     out.push_back(std::move(zero));
   return out;
 }
 
-std::string zero_basis(Sharding sharding, bool overlapped) {
-  const bool zero2 = sharding == Sharding::zero2;
-  if (sharding != Sharding::zero1 && !zero2) return {};
+std::string zero_basis(const TrainingPlan& plan, bool overlapped) {
+  const bool zero2 = plan.sharding == Sharding::zero2;
+  if (plan.sharding != Sharding::zero1 && !zero2) return {};
+  if (plan.scatters_each_micro_batch)
+    return "no measured step scattered the gradients of each micro-batch (ZeRO-2)";
   // Steps with ZeRO-1 and overlap were measured.
   if (overlapped)
     return zero2 ? "ZeRO-2 exchanges gradients once a step, as ZeRO-1 does, though it keeps a part "

@@ -77,7 +77,7 @@ PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus
 
 // What the times of a step with ZeRO-1 or ZeRO-2 rest on, in a sentence; empty where there is
 // nothing to say. `overlapped`: the exchange of gradients is.
-std::string zero_basis(Sharding sharding, bool overlapped);
+std::string zero_basis(const TrainingPlan& plan, bool overlapped);
 
 // Errors: plan_cost()'s and predict_step()'s.
 Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& calibration);

@@ -242,7 +242,8 @@ CostParameters slowed(CostParameters cost, double factor) {
   return cost;
 }
 
-// Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
+// Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass; ZeRO-2 that
+// scatters in each micro-batch gathers parameters once. A pipeline with
 // zero3 gathers and scatters; without a pipeline it does layer by layer: layer_exchange().
 // `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered during the next step's
 // forward (Megatron's distributed optimizer), and only gradients are scattered.
@@ -254,7 +255,8 @@ ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cos
   const double bytes = plan.gradient_bytes() * count;
   const bool shards = plan.sharding == Sharding::zero3;
   if (shards && plan.pipeline == 1) return out;
-  if (plan.sharding == Sharding::none || !(shards || overlapped)) {
+  const bool apart = shards || overlapped || plan.scatters_each_micro_batch;
+  if (plan.sharding == Sharding::none || !apart) {
     out.reduce = {trace::Op::all_reduce, bytes};
     return out;
   }
@@ -297,12 +299,24 @@ std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const C
     if (overlapped) {
       const int ranks = (of_experts ? expert_group(plan, cost) : dense_group(plan, cost)).ranks;
       const double fit = std::max(1.0, part / (kBucketPerRank * ranks));
-      one.step.buckets = plan.chunks > 1 ? 1
-                                         : static_cast<std::int32_t>(std::ceil(std::clamp(
-                                               layers, 1.0, std::min(fit, kMaxBuckets))));
+      // In every micro-batch: no more calls than a step may have tasks.
+      const double most = plan.scatters_each_micro_batch
+                              ? std::clamp(static_cast<double>(kMaxStepTasks) /
+                                               static_cast<double>(plan.micro_batches()) /
+                                               static_cast<double>(plan.pieces()),
+                                           1.0, kMaxBuckets)
+                              : kMaxBuckets;
+      one.step.buckets =
+          plan.chunks > 1
+              ? 1
+              : static_cast<std::int32_t>(std::ceil(std::clamp(layers, 1.0, std::min(fit, most))));
       one.step.slowdown = cost.overlap_slowdown;
-      bucket /= static_cast<double>(one.step.buckets) * plan.chunks;
+    } else if (plan.scatters_each_micro_batch) {
+      one.step.buckets = 1;  // of each chunk
+      one.step.waits = true;
     }
+    one.step.each_micro_batch = plan.scatters_each_micro_batch;
+    if (one.step.buckets > 0) bucket /= static_cast<double>(one.step.buckets) * plan.chunks;
     one.calls = exchange_calls(plan, cost, bucket, overlapped, of_experts);
     // Alone: the engine shares the links.
     one.calls.group.all = 0;

@@ -91,6 +91,9 @@ struct TrainingPlan {
   bool plain_kernels = false;  // PyTorch's own operators, as in torchtitan, not fused ones by hand
   bool short_gradients = false;  // kept and summed in 16 bits instead of float32
 
+  // Of zero2: each micro-batch's gradients are scattered, as in DeepSpeed, not their sum.
+  bool scatters_each_micro_batch = false;
+
   // Bytes of a gradient, in memory (zero3 keeps float32 in any case) and on the wire.
   double gradient_bytes() const { return short_gradients ? 2 : 4; }
 

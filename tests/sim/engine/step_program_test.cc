@@ -61,6 +61,40 @@ TEST(StepProgram, GradientsAreReducedDuringTheLastBackward) {
           << n << " " << x;
 }
 
+// Of every micro-batch: what is left over is waited for each time, or hidden by the next one.
+TEST(StepProgram, EachMicroBatchMayReduceItsOwnGradients) {
+  const PipelineProgram order = *make_pipeline(PipelineSchedule::one_f_one_b, {1, 3, 1});
+  constexpr std::int64_t kF = 40, kB = 80;
+  for (std::int32_t n : {1, 2, 4, 8})
+    for (std::int64_t x : {1, 5, 10, 30, 200}) {
+      StepExchange exchange{Picos{}, Picos{x}, n, 0};
+      exchange.each_micro_batch = true;
+      const std::int64_t hidden = end_of(order, one_piece(kF, kB), exchange);
+      // Between the two, some of it outlasts the task, and some of that the next one.
+      const bool fits = n * x <= kB;
+      if (fits || n * x >= kF + kB) {
+        EXPECT_EQ(hidden, fits ? 3 * (kF + kB) + x : kF + kB / n + 3 * n * x);
+      }
+      exchange.waits = true;
+      EXPECT_EQ(end_of(order, one_piece(kF, kB), exchange),
+                3 * (kF + kB / n + std::max(n * x, kB - kB / n + x)))
+          << n << " " << x;
+      // All but the last of each micro-batch is hidden, and half of it slows the tasks down.
+      exchange.slowdown = 0.5;
+      if (n * x > kB) continue;
+      EXPECT_EQ(end_of(order, one_piece(kF, kB), exchange),
+                3 * (kF + kB + x) + (3 * (n - 1) * x + 1) / 2)
+          << n << " " << x;
+    }
+  // The weights' part where the backward pass is split.
+  const PipelineProgram split = *make_pipeline(PipelineSchedule::zb_h1, {1, 2, 1});
+  const PipelineCosts parts{{{.forward = Picos{8}, .backward = Picos{8}, .weight = Picos{8}}},
+                            Picos{}};
+  StepExchange exchange{Picos{}, Picos{3}, 2, 0};
+  exchange.each_micro_batch = exchange.waits = true;
+  EXPECT_EQ(end_of(split, parts, exchange), 2 * (24 + 3));
+}
+
 // One gather ahead (as FSDP's forward, L layers): g + (L - 1) max(g, c) + c.
 TEST(StepProgram, ParametersAreGatheredDuringTheFirstForward) {
   const PipelineProgram order = *make_pipeline(PipelineSchedule::gpipe, {1, 2, 1});

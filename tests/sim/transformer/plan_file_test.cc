@@ -192,6 +192,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gpus", "gpus: -8", "12:7", "at least 1"},
         Refused{"gpus", "gpus: 1048577", "12:7", "at most 1048576"},
         Refused{"zero", "zero: 4", "20:7", "at most 3"},
+        Refused{"scatter", "scatter: layer", "24:10", "one of step and micro_batch"},
+        Refused{"scatter", "scatter: micro_batch", "24:10", "only with zero: 2"},
         Refused{"recompute", "recompute: some", "23:12", "one of none, selective and full"}));
 
 INSTANTIATE_TEST_SUITE_P(

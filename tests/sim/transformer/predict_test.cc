@@ -1,6 +1,8 @@
 // Kernels and steps: what must hold whatever the calibration says.
 #include "sim/transformer/predict.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -400,6 +402,38 @@ TEST(Experts, HaveAnExchangeOfTheirOwn) {
   const StepPrediction step = *predict_step(mixture(8, 2), of, cost);
   of.expert = 1;
   EXPECT_LT(step.memory.state.total(), predict_step(mixture(8, 2), of, cost)->memory.state.total());
+}
+
+// Scattered in each of four micro-batches, gradients cross the network four times: once a step and
+// without overlap, an all-reduce is as long as one scatter and the gathering.
+TEST(Step, Zero2MayScatterInEachMicroBatch) {
+  TrainingPlan of = predicted_plan();
+  of.data = 8;
+  of.global_batch = 4 * of.micro_batch * of.data;
+  of.sharding = Sharding::zero2;
+  of.short_gradients = true;
+  const CostParameters cost;
+  const StepPrediction once = *predict_step(small_transformer(), of, cost);
+  TrainingPlan each = of;
+  each.scatters_each_micro_batch = true;
+  const StepPrediction scattered = *predict_step(small_transformer(), each, cost);
+  const RankParameters count = parameters_of_rank(small_transformer(), of);
+  const double scatter = collective_seconds(cost, trace::Op::reduce_scatter, 2 * count.total(),
+                                            group_of(cost, 8, of.tensor, of.ranks()));
+  // The gathering is a call of its own.
+  const double launch = cost.call_overhead * std::log2(8);
+  EXPECT_NEAR(scattered.seconds - once.seconds, 3 * scatter + launch, 1e-9);
+  EXPECT_NEAR(scattered.parts.total(), scattered.seconds, 1e-9);
+  EXPECT_EQ(scattered.memory_bytes, once.memory_bytes);
+  // Hidden, it costs less, and more than what is exchanged once.
+  of.overlapped_gradients = each.overlapped_gradients = true;
+  const StepPrediction hidden = *predict_step(small_transformer(), each, cost);
+  EXPECT_LT(hidden.seconds, scattered.seconds);
+  EXPECT_GT(hidden.seconds, predict_step(small_transformer(), of, cost)->seconds);
+  // A single micro-batch is scattered once in any case.
+  of.global_batch = each.global_batch = of.micro_batch * of.data;
+  EXPECT_EQ(predict_step(small_transformer(), each, cost)->seconds,
+            predict_step(small_transformer(), of, cost)->seconds);
 }
 
 TEST(Step, Zero3HidesItsExchangeBesideTheLayers) {

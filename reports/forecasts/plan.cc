@@ -99,6 +99,7 @@ Json model_json(const sim::PlanFile& plan) {
     out["experts_per_token"] = m.experts_per_token;
   }
   if (m.side_parameters > 0) out["side_parameters"] = m.side_parameters;
+  if (m.two_stream_layers > 0) out["two_stream_layers"] = m.two_stream_layers;
   if (m.experts > 0 || m.side_parameters > 0) out["active_parameters"] = sim::active_parameters(m);
   out["gated"] = m.gated;
   out["tied_embeddings"] = m.tied_embeddings;

@@ -1,5 +1,6 @@
 #include "sim/transformer/layer_time.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "sim/transformer/kernel_time.h"
@@ -20,8 +21,8 @@ constexpr Traffic kBackward{34, 38};
 // fitted, to one step of FLUX.1 (the row that dgx-b200.yaml names); a rough count of NeMo's
 // operators, each by itself, gives about 150. A tenth, the norms' part by that count, is not split
 // over tensor ranks.
-constexpr Traffic kDiffusionForward{20, 176};
-constexpr Traffic kDiffusionBackward{39, 352};
+constexpr Traffic kDiffusionForward{20, 171};
+constexpr Traffic kDiffusionBackward{38, 344};
 // Bytes per attention score: write, softmax (read, write), dropout (read, write, mask), read;
 // backward alike. Without the fused kernel, scaling, masking and softmax each read and write once
 // more.
@@ -258,6 +259,19 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
                        const CostParameters& cost) {
   const Sizes s = sizes_of(model, plan);
   const std::vector<Gemm> gemms = linear(model, s);
+  // The mean over the layers of what the products take: in two streams each product is two of half
+  // as many rows, which may fill waves of tiles worse.
+  Sizes of_stream = s;
+  of_stream.tokens /= 2;
+  of_stream.block_tokens /= 2;
+  const std::vector<Gemm> halves = linear(model, of_stream);
+  const double two_streams =
+      std::min(1.0, static_cast<double>(model.two_stream_layers) /
+                        static_cast<double>(model.layers));  // of a model that was cut short
+  const auto of_products = [&](auto seconds) {
+    const double one = seconds(gemms);
+    return two_streams == 0 ? one : (1 - two_streams) * one + two_streams * 2 * seconds(halves);
+  };
   const Directions attends = attention(model, plan, cost);
   // The share of the element-wise traffic that remains after torch.compile fused kernels.
   const double compiled = plan.compiled ? cost.compiled_traffic : 1;
@@ -275,27 +289,34 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   const Directions merging = plain_merging(plan);
   const bool fused = model.fused_attention || fuses_softmax(model, plan);
   LayerTimes times;
-  times.forward.kernels = forward_seconds(cost, gemms, plan.fp8) + attends.forward +
-                          seconds(traffic.forward, merging.forward) + sorting;
-  times.backward.kernels = backward_seconds(cost, gemms, plan.fp8) + attends.backward +
-                           seconds(traffic.backward, merging.backward) + sorting;
+  times.forward.kernels =
+      of_products([&](const auto& all) { return forward_seconds(cost, all, plan.fp8); }) +
+      attends.forward + seconds(traffic.forward, merging.forward) + sorting;
+  times.backward.kernels =
+      of_products([&](const auto& all) { return backward_seconds(cost, all, plan.fp8); }) +
+      attends.backward + seconds(traffic.backward, merging.backward) + sorting;
   times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
   const Directions context = context_seconds(plan, cost, s);
   times.forward.context = context.forward;
   times.backward.context = context.backward;
   times.forward.expert = times.backward.expert = expert_seconds(model, plan, cost, s);
-  times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
-  times.backward.launches = cost.launch_backward;
+  // All kernels but those of the attention are launched for each stream: 12 of a layer's 17
+  // (Megatron-LM, transformer.py).
+  const double launched = 1 + two_streams * 12 / 17;
+  times.forward.launches = cost.launch_forward * launched + (fused ? 0 : cost.launch_unfused);
+  times.backward.launches = cost.launch_backward * launched;
   times.forward.attention = attends.forward;
   times.backward.attention = attends.backward;
-  times.backward.weights = weights_seconds(cost, gemms, plan.fp8);
+  times.backward.weights =
+      of_products([&](const auto& all) { return weights_seconds(cost, all, plan.fp8); });
   if (plan.recompute == Recompute::full) times.recompute = times.forward;
   // Selective recompute: torchtitan (gated layers) recomputes every second product and the
   // operations between them, Megatron the attention (arXiv 2205.05198, section 5). Both keep a
   // fused attention.
   if (plan.recompute == Recompute::selective && model.gated) {
     times.recompute.kernels =
-        every_second_product(cost, s, gemms, plan.fp8) + seconds(traffic.forward, 0);
+        of_products([&](const auto& all) { return every_second_product(cost, s, all, plan.fp8); }) +
+        seconds(traffic.forward, 0);
     // With sequence parallelism an all-gather is half of an all-reduce.
     times.recompute.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
     times.recompute.launches = times.forward.launches / 2;

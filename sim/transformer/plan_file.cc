@@ -90,6 +90,15 @@ class PlanReader {
     m.causal = given.value("causal", given.value("fused_attention", m.causal));
     m.fused_attention = given.value("fused_attention", m.fused_attention);
     m.diffusion = given.value("diffusion", m.diffusion);
+    m.two_stream_layers = given.value("two_stream_layers", m.two_stream_layers);
+    // A published model in another depth.
+    if (!given.contains("two_stream_layers"))
+      m.two_stream_layers = std::min(m.two_stream_layers, m.layers);
+    if (m.two_stream_layers > m.layers)
+      read_.refuse(
+          "/model/two_stream_layers",
+          fmt::format("{} of {} layers cannot have two streams", m.two_stream_layers, m.layers),
+          "give at most the layers");
     m.side_parameters = given.value("side_parameters", m.side_parameters);
   }
 

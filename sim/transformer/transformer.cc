@@ -312,6 +312,7 @@ Transformer model_of(const Shape& shape) {
     // FLUX.1 (black-forest-labs/flux): 19 layers have weights for images and for texts, 12 h^2 each
     // and 6 h^2 each for the condition; 38 have one set, and 3 h^2. A token is 2 x 2 latents of 16
     // channels, which one product takes in and another gives out.
+    out.two_stream_layers = 19;
     out.side_parameters = (19 * (12 + 2 * 6) + 38 * 3) * shape.hidden * shape.hidden / shape.layers;
     out.vocabulary = 64;
     out.tied_embeddings = false;

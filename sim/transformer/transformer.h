@@ -34,6 +34,9 @@ struct Transformer {
   // A diffusion transformer (adaLN-Zero, arXiv 2212.09748; MM-DiT, arXiv 2403.03206): a condition
   // scales, shifts and gates what a layer does, and queries and keys are normalised.
   bool diffusion = false;
+  // Layers with two streams of half of the tokens each, images and texts, that share the attention
+  // alone (MM-DiT's blocks; FLUX.1's "double" ones). The others are of one stream.
+  std::int64_t two_stream_layers = 0;
   // Parameters of a layer, on average, that are not multiplied with a token: those of the
   // condition, and of one of two streams, since each token passes through the other one's.
   std::int64_t side_parameters = 0;

@@ -191,6 +191,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gpus", "gpus: 99999999999999999999999999", "12:7", "should be"},
         Refused{"gpus", "gpus: -8", "12:7", "at least 1"},
         Refused{"gpus", "gpus: 1048577", "12:7", "at most 1048576"},
+        Refused{"  heads", "  heads: 16\n  two_stream_layers: 17", "8:22",
+                "17 of 16 layers cannot"},
         Refused{"zero", "zero: 4", "20:7", "at most 3"},
         Refused{"scatter", "scatter: layer", "24:10", "one of step and micro_batch"},
         Refused{"scatter", "scatter: micro_batch", "24:10", "only with zero: 2"},

@@ -246,6 +246,38 @@ TEST(Layer, PyTorchsContextParallelismMovesMore) {
   EXPECT_LT(layer_times(model, of, cost).forward.context, plain.forward.context);
 }
 
+// Images and texts have products of half of the rows each. Where these fill the same waves of tiles
+// only the launches are more; 2,048 rows fill the waves of 4,096 worse.
+TEST(Layer, OfTwoStreamsHasTwiceTheProductsOfHalfTheRows) {
+  TrainingPlan of = predicted_plan();
+  of.sequence = 4096;
+  of.micro_batch = 1;
+  of.tensor = 4;
+  Transformer one = small_transformer();
+  one.hidden = 3072;
+  one.ffn = 4 * one.hidden;
+  one.heads = one.kv_heads = 24;
+  one.fused_attention = true;
+  Transformer two = one;
+  two.two_stream_layers = two.layers;
+  CostParameters cost;
+  cost.processors = 148;
+  const LayerTimes of_one = layer_times(one, of, cost), of_two = layer_times(two, of, cost);
+  EXPECT_GT(of_two.forward.kernels, 1.05 * of_one.forward.kernels);
+  EXPECT_GT(of_two.backward.weights, of_one.backward.weights);
+  EXPECT_DOUBLE_EQ(of_two.forward.launches, of_one.forward.launches * (1 + 12.0 / 17));
+  EXPECT_EQ(of_two.forward.attention, of_one.forward.attention);
+  EXPECT_EQ(of_two.forward.tensor, of_one.forward.tensor);
+  cost.processors = 1;
+  EXPECT_NEAR(layer_times(two, of, cost).forward.kernels,
+              layer_times(one, of, cost).forward.kernels, 1e-12);
+  // Of half of the layers.
+  cost.processors = 148;
+  two.two_stream_layers = two.layers / 2;
+  EXPECT_NEAR(layer_times(two, of, cost).forward.kernels,
+              (of_one.forward.kernels + of_two.forward.kernels) / 2, 1e-12);
+}
+
 TEST(Layer, RecomputeLeavesTheLayersOwnTimesAlone) {
   TrainingPlan of = predicted_plan();
   const LayerTimes once = layer_times(small_transformer(), of, {});

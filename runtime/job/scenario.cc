@@ -22,6 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr std::size_t kLargestScenario = std::size_t{1} << 20U;  // it is a page of YAML
+
 template <class T>
 bool contains(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -160,8 +162,7 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
 }
 
 Result<Scenario> load_scenario(const std::string& path) {
-  constexpr std::size_t kMax = std::size_t{1} << 20U;  // a scenario is a page of YAML
-  const Result<std::string> text = read_file(path, kMax);
+  const Result<std::string> text = read_file(path, kLargestScenario);
   if (!text) return text.error();
   Result<Scenario> scenario = parse_scenario(*text, path);
   if (scenario || !scenario.error().fix.empty()) return scenario;
@@ -170,16 +171,26 @@ Result<Scenario> load_scenario(const std::string& path) {
   return error;
 }
 
+Location location_in(const Scenario& scenario, const std::string& pointer) {
+  const Result<std::string> text = read_file(scenario.file, kLargestScenario);
+  if (!text) return {scenario.file};
+  const Result<YamlDocument> document = parse_yaml(*text, scenario.file);
+  return document ? document->value_location(pointer) : Location{scenario.file};
+}
+
 Status check_named_files(const Scenario& scenario) {
-  std::vector<std::string> needed = scenario.data.manifest;
-  needed.insert(needed.end(),
-                {scenario.data.vocab, scenario.model.weights.image, scenario.model.weights.text});
-  for (const std::string& file : needed) {
+  std::vector<std::pair<std::string, std::string>> needed;  // file, and the key that names it
+  for (const std::string& file : scenario.data.manifest)
+    needed.emplace_back(file, fmt::format("/data/manifest/{}", needed.size()));
+  needed.insert(needed.end(), {{scenario.data.vocab, "/data/vocab"},
+                               {scenario.model.weights.image, "/model/weights/image"},
+                               {scenario.model.weights.text, "/model/weights/text"}});
+  for (const auto& [file, key] : needed) {
     const bool pattern = file.find('{') != std::string::npos;
     std::error_code unknown;
     if (file.empty() || pattern || std::filesystem::exists(file, unknown)) continue;
     return Error{fmt::format("the scenario names {}, and there is no such file", printable(file)),
-                 {scenario.file},
+                 location_in(scenario, key),
                  "paths are relative to the folder in which the job was started"};
   }
   return Status::ok();

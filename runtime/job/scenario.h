@@ -303,6 +303,11 @@ Result<Scenario> load_scenario(const std::string& path);
 // The same from memory; `file` names it in errors.
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file);
 
+// Where the value at a JSON pointer is in the scenario's file, which is read again for it: an error
+// that comes after loading names its line, too. Where the file does not have the value, the nearest
+// one around it; where it cannot be read any more, the file alone.
+Location location_in(const Scenario& scenario, const std::string& pointer);
+
 // Whether the files that it names are there: data, vocabulary, weights. Names with a pattern, such
 // as shards/train-{000..007}.tar, are left to the data set, which expands them and looks for each.
 Status check_named_files(const Scenario& scenario);

@@ -77,10 +77,11 @@ std::optional<Error> unknown_rule(const Scenario& scenario) {
   if (!scenario.expect) return std::nullopt;
   std::vector<std::string> known;
   for (const verify::Rule& row : verify::all_rules()) known.emplace_back(row.name);
-  for (const std::string& name : scenario.expect->rules) {
+  for (std::size_t i = 0; i < scenario.expect->rules.size(); ++i) {
+    const std::string& name = scenario.expect->rules[i];
     if (verify::rule_from_name(name)) continue;
     return Error{fmt::format("\"expect.rules\" has an unknown rule: \"{}\"", printable(name)),
-                 {scenario.file},
+                 location_in(scenario, fmt::format("/expect/rules/{}", i)),
                  did_you_mean(name, known, "`lockstep explain` lists them")};
   }
   return std::nullopt;

@@ -31,8 +31,8 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
   if (failed) {
     return Error{fmt::format("cannot read the calls to be replayed in {}: {}", printable(folder),
                              failed.message()),
-                 {scenario.file},
-                 "\"trace\" is a folder, as seen from the folder of the scenario"};
+                 location_in(scenario, "/replay"),
+                 "\"replay\" is a folder, as seen from the folder of the scenario"};
   }
   if (bytes > kMaxReplayFolderBytes) {
     return Error{fmt::format("the calls to be replayed take more than {}",
@@ -50,8 +50,7 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
     return Error{
         fmt::format("the scenario says \"ranks: {}\", and the calls to be replayed are those of {}",
                     scenario.ranks, ranks(program->world_size)),
-        {scenario.file},
-        fmt::format("write \"ranks: {}\"", program->world_size)};
+        location_in(scenario, "/ranks"), fmt::format("write \"ranks: {}\"", program->world_size)};
   }
   if (const Status fits = check_tensors(*program); !fits) return fits.error();
   if (scenario.backend == Scenario::Backend::nccl) {

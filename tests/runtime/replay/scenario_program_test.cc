@@ -61,11 +61,13 @@ TEST_F(ScenarioProgram, ReadsTheCallsBesideTheScenario) {
 }
 
 TEST_F(ScenarioProgram, WhatIsNotThereOrDoesNotFitIsSaid) {
-  EXPECT_THAT(refusal(2), HasSubstr("\"trace\" is a folder, as seen from the folder"));
+  EXPECT_THAT(refusal(2), HasSubstr("\"replay\" is a folder, as seen from the folder"));
+  EXPECT_THAT(refusal(2), HasSubstr("job.yaml:7:9"));  // the value of "replay"
   write_calls(0, header_line(0, 2) + kBarrier);
   EXPECT_THAT(refusal(2), HasSubstr("rank 1 left no trace"));
   write_calls(1, header_line(1, 2) + kBarrier);
   EXPECT_THAT(refusal(3), HasSubstr("\"ranks: 3\", and the calls to be replayed are those of 2"));
+  EXPECT_THAT(refusal(3), HasSubstr("job.yaml:6:8"));
   write_calls(1, "no trace at all");
   EXPECT_THAT(refusal(2), HasSubstr("rank_1.trace.jsonl"));
 }

@@ -61,15 +61,16 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
                            "all pipelines wait for the slowest, where gradients are summed"));
   const TrainingPlan& llm = f.plan.llm.plan;
   const bool layer_by_layer = llm.sharding == Sharding::zero3 && llm.pipeline == 1;
-  out.push_back(
-      timed_part("exchange", "gradients, exposed", s * shares.exchange,
-                 fmt::format("{}{}",
-                             f.plan.overlapped_gradients
-                                 ? "in buckets during the last backward pass, which they slow down"
-                                 : "after the last backward pass; nothing hides them",
-                             layer_by_layer ? "; the LLM's with its parameters layer by layer, "
-                                              "while it computes, which slows down by a share"
-                                            : "")));
+  out.push_back(timed_part(
+      "exchange", "gradients, exposed", s * shares.exchange,
+      fmt::format("{}{}",
+                  f.plan.overlapped_gradients
+                      ? "in buckets during the last backward pass, which they slow down"
+                      : "after the last backward pass; nothing hides them",
+                  layer_by_layer ? "; the LLM's with its parameters layer by layer, "
+                                   "while it computes, which slows down by a share"
+                  : llm.scatters_each_micro_batch ? "; the LLM's are scattered in each micro-batch"
+                                                  : "")));
   out.push_back(timed_part("optimizer", "optimizer, once a step", s * shares.update,
                            f.plan.offload.optimizer
                                ? "gradients to the host, its update, parameters back"

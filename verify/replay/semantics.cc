@@ -14,6 +14,12 @@ constexpr std::array kNames = {
     std::pair(CallSemantics::mpi, std::string_view("mpi")),
 };
 
+// Backends that queue calls on devices and let the host go on: NVIDIA's and AMD's, Intel's
+// (torch-xpu-ops), Huawei's (torch_npu) and Habana's, Cambricon's (torch_mlu), Moore Threads'
+// (torch_musa).
+constexpr std::array<std::string_view, 5> kDeviceBackends = {"nccl", "xccl", "hccl", "cncl",
+                                                             "mccl"};
+
 }  // namespace
 
 std::string_view to_string(CallSemantics semantics) {
@@ -42,7 +48,8 @@ CallSemantics recorded_semantics(const trace::Run& run) {
     return any(
         [&](const trace::RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
   };
-  if (names("nccl")) return CallSemantics::nccl;
+  if (std::any_of(kDeviceBackends.begin(), kDeviceBackends.end(), names))
+    return CallSemantics::nccl;
   // A snapshot of running processes (Flight Recorder, RAS) shows device queues, unless it names
   // Gloo.
   if (any([](const trace::RankTrace& t) { return t.snapshot; }) && !names("gloo")) {

@@ -26,8 +26,8 @@ std::string_view to_string(CallSemantics semantics);
 std::optional<CallSemantics> call_semantics_from_name(std::string_view name);
 
 // The semantics that the traces' headers name: mpi where a rank's `semantics` says so; nccl where a
-// rank's backend is NCCL, or a snapshot names no backend; otherwise gloo, whose rules hold for
-// every backend of c10d.
+// rank's backend is NCCL or another that queues calls on devices, or a snapshot names no backend;
+// otherwise gloo, whose rules hold for every backend of c10d.
 CallSemantics recorded_semantics(const trace::Run& run);
 
 // Whether the rank's trace shows that a call is over: it completed, or a wait for it returned where

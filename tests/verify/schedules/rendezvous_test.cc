@@ -140,6 +140,11 @@ TEST(Semantics, NamesAreFoundAgain) {
   }
   EXPECT_FALSE(call_semantics_from_name("smoke"));
   EXPECT_EQ(recorded_semantics(program({"backend cuda:nccl; clean"})), CallSemantics::nccl);
+  for (const char* const of_other_devices : {"xpu:xccl", "hccl", "cncl", "mccl"})
+    EXPECT_EQ(recorded_semantics(program({fmt::format("backend {}; clean", of_other_devices)})),
+              CallSemantics::nccl);
+  EXPECT_EQ(recorded_semantics(program({"backend ccl; clean"})), CallSemantics::gloo)
+      << "oneCCL on CPUs";
   EXPECT_EQ(recorded_semantics(program({"mpi; clean"})), CallSemantics::mpi);
   EXPECT_EQ(recorded_semantics(program({"clean"})), CallSemantics::gloo);
 }

@@ -39,7 +39,8 @@ std::optional<std::int64_t> type_of_kernel(std::string_view name) {
        {"Broadcast", 5},
        {"Reduce", 1},
        {"AllToAll", 6}}};
-  if (!name.starts_with("nccl")) return std::nullopt;
+  // NCCL's and RCCL's kernels; Moore Threads' and MetaX' are mcclKernel_AllReduce….
+  if (!name.starts_with("nccl") && !name.starts_with("mccl")) return std::nullopt;
   for (const auto& [word, type] : kTypes) {
     if (name.find(word) != kNpos) return type;
   }

@@ -178,12 +178,18 @@ class KinetoScanner {
     } else if (text.find("ProfilerStep#") != kNpos) {
       dom::object event;
       if (parse(text, event)) read_step(event);
-    } else if (text.find("\"nccl") != kNpos && text.find("\"args\"") != kNpos) {
+    } else if (may_be_comm_kernel(text) && text.find("\"args\"") != kNpos) {
       dom::object event;
       if (parse(text, event)) read_plain_kernel(event);
     } else if (events_.calls.empty() && text.find("\"record_param_comms\"") != kNpos) {
       ++events_.without_details;
     }
+  }
+
+  static bool may_be_comm_kernel(std::string_view text) {
+    for (const std::string_view begin : {"\"nccl", "\"mccl", "\"oneccl_"})
+      if (text.find(begin) != kNpos) return true;
+    return false;
   }
 
   static bool concerns_work(std::string_view text) {
@@ -213,7 +219,7 @@ class KinetoScanner {
     const bool kernel = category == "kernel" || category == "Kernel";
     if (!kernel && !category.starts_with("gpu_mem") && !category.starts_with("Mem")) return;
     const bool communicates = args.at_key("Collective name").error() == simdjson::SUCCESS ||
-                              !op_of_nccl_kernel(event_name).empty();
+                              !op_of_comm_kernel(event_name).empty();
     if (kernel && communicates) return;  // among the calls
     events_.work.push_back({*begin, *begin + *duration, correlation,
                             json_integer(args, "stream").value_or(0), name(event_name)});
@@ -250,7 +256,7 @@ class KinetoScanner {
     if (host) {
       if (events_.pid == kNone) events_.pid = json_integer(event, "pid").value_or(kNone);
     } else {
-      comm.redop = name(redop_of_nccl_kernel(event_name));
+      comm.redop = name(redop_of_comm_kernel(event_name));
       take_queue(args, comm);
       read_gpu(args);
     }
@@ -261,7 +267,7 @@ class KinetoScanner {
   void read_plain_kernel(const dom::object& event) {
     const std::string_view category = json_text(event, "cat").value_or("");
     const std::string_view kernel = json_text(event, "name").value_or("");
-    const std::string_view op = op_of_nccl_kernel(kernel);
+    const std::string_view op = op_of_comm_kernel(kernel);
     const std::optional<Nanos> begin = time_of(event, "ts");
     if (op.empty() || !begin || (category != "kernel" && category != "Kernel")) return;
     dom::object args;
@@ -270,7 +276,7 @@ class KinetoScanner {
     comm.begin = *begin;
     comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
     comm.op = name(op);
-    comm.redop = name(redop_of_nccl_kernel(kernel));
+    comm.redop = name(redop_of_comm_kernel(kernel));
     comm.group = name(fmt::format("stream {}", json_integer(args, "stream").value_or(0)));
     take_queue(args, comm);
     read_gpu(args);
@@ -397,13 +403,40 @@ class KinetoScanner {
 
 }  // namespace
 
-std::string_view redop_of_nccl_kernel(std::string_view name) {
+namespace {
+
+// NCCL's and RCCL's kernels, and the same of Moore Threads' and of MetaX' libraries, both MCCL,
+// whose names differ in one letter: "mcclKernel_AllReduce_RING_SIMPLE_Sum___mt_bfloat16".
+bool is_nccl_kernel(std::string_view name) {
+  return (name.starts_with("nccl") || name.starts_with("mccl")) && contains_text(name, "ernel");
+}
+
+// The kernels of Intel's oneCCL: "oneccl_allreduce_pcie<sycl::half, Rt64_128_PCIE, RingTransmit>",
+// "oneccl_reduce_scatter_large_main<…>", classes in its src/coll/algorithms/*/sycl/.
+constexpr std::string_view kOneCcl = "oneccl_";
+
+std::string_view op_of_oneccl_kernel(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOps = {
+      {{"allreduce", "allreduce"},
+       {"allgather", "allgather_into_tensor"},
+       {"reduce_scatter", "reduce_scatter_tensor"},
+       {"alltoall", "alltoall_base"}}};
+  name.remove_prefix(kOneCcl.size());
+  for (const auto& [word, op] : kOps) {
+    if (name.starts_with(word)) return op;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view redop_of_comm_kernel(std::string_view name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = {
       {{"_PreMulSum_", "premul_sum"},
        {"_SumPostDiv_", "avg"},
        {"_Sum_", "sum"},
        {"_Prod_", "product"}}};
-  if (!name.starts_with("nccl")) return {};
+  if (!is_nccl_kernel(name)) return {};
   if (name.find("Reduce") == kNpos) return {};  // for others "Sum" is a mere placeholder
   for (const auto& [word, redop] : kWords) {
     if (name.find(word) != kNpos) return redop;
@@ -411,10 +444,10 @@ std::string_view redop_of_nccl_kernel(std::string_view name) {
   return {};
 }
 
-std::string_view op_of_nccl_kernel(std::string_view name) {
+std::string_view op_of_comm_kernel(std::string_view name) {
   // In this order, since "ReduceScatter" and "AllReduce" contain "Reduce". Messages and all-to-all
-  // share one kernel, SendRecv.
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOps = {
+  // share one kernel, SendRecv; on AMD's GPUs most calls share one, Generic.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOps = {
       {{"AllReduce", "allreduce"},
        {"AllGather", "allgather_into_tensor"},
        {"ReduceScatter", "reduce_scatter_tensor"},
@@ -422,8 +455,10 @@ std::string_view op_of_nccl_kernel(std::string_view name) {
        {"Reduce", "reduce"},
        {"SendRecv", "SendRecv"},
        {"AlltoAll", "alltoall_base"},
-       {"AllToAll", "alltoall_base"}}};
-  if (!name.starts_with("nccl") || name.find("ernel") == kNpos) return {};
+       {"AllToAll", "alltoall_base"},
+       {"Kernel_Generic", "Generic"}}};
+  if (name.starts_with(kOneCcl)) return op_of_oneccl_kernel(name);
+  if (!is_nccl_kernel(name)) return {};
   for (const auto& [word, op] : kOps) {
     if (name.find(word) != kNpos) return op;
   }

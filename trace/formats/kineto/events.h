@@ -66,13 +66,16 @@ struct KinetoRuntimeCall {
 std::optional<KinetoRuntimeCall::Kind> runtime_call_kind(std::string_view call);
 
 // The operation in a kernel's name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", or
-// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty if it is not an NCCL kernel.
-std::string_view op_of_nccl_kernel(std::string_view name);
+// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12; of other libraries
+// "mcclKernel_AllReduce_RING_SIMPLE_Sum___mt_bfloat16", "oneccl_allreduce_pcie<…>". "Generic" where
+// the library has one kernel for several ("ncclDevKernel_Generic_4(…)", RCCL). Empty if it is no
+// kernel of a collective.
+std::string_view op_of_comm_kernel(std::string_view name);
 
 // The reduce operation in a kernel's name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)",
 // "ncclKernel_AllReduce_RING_LL_Sum_float(…)". Empty for minimum and maximum, which share a kernel.
 // An average is a sum that is divided before (PreMulSum) or after (SumPostDiv).
-std::string_view redop_of_nccl_kernel(std::string_view name);
+std::string_view redop_of_comm_kernel(std::string_view name);
 
 struct KinetoStep {
   std::int64_t n = 0;

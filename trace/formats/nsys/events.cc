@@ -87,8 +87,8 @@ const NsysEvents::Name& NsysEvents::name(Maybe index) {
   if (!is_new) return out;
   const std::string text = text_of_(found->first);
   out.id = tables_.strings.intern(text);
-  out.op = op_of_nccl_kernel(text);
-  out.redop = redop_of_nccl_kernel(text);
+  out.op = op_of_comm_kernel(text);
+  out.redop = redop_of_comm_kernel(text);
   out.kind = runtime_call_kind(text);
   out.launches_graph = text.find("GraphLaunch") != std::string::npos;
   return out;

@@ -14,6 +14,7 @@ namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsEmpty;
 using Json = nlohmann::ordered_json;
 
 // One event of a collective, as Kineto writes it for the host (`record_param_comms`).
@@ -368,8 +369,7 @@ TEST(Kineto, SaysWhyAProfileCannotBeUsed) {
   };
   EXPECT_THAT(error_of({"profile.json", Profile(0).call({}, 10).without_info().str()}),
               HasSubstr("whose recording"));
-  EXPECT_THAT(error_of({"rank_3.json", Profile(0).call({}, 10).without_info().str()}),
-              testing::IsEmpty());
+  EXPECT_THAT(error_of({"rank_3.json", Profile(0).call({}, 10).without_info().str()}), IsEmpty());
   EXPECT_THAT(error_of({"a.json", Profile(5, 2).str()}), HasSubstr("not below world_size"));
   EXPECT_THAT(error_of({"a.json", "{\"a\": 1}"}), HasSubstr("not a profile"));
 }
@@ -395,6 +395,38 @@ TEST(Kineto, NamesOfKernelsAloneAreListedAndNotCompared) {
   EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));
   // Not even kernels: profiled on the host alone.
   EXPECT_EQ(judged(run_of(kineto_format(), {Profile(0).raw(host).file()})), "inconclusive");
+}
+
+// Other vendors' libraries name their kernels as NCCL does, or by other words.
+TEST(Kineto, KernelsOfOtherLibraries) {
+  const auto calls = [](const std::string& kernel) {
+    Profile p(0);
+    const Json event = {{"ph", "X"}, {"cat", "kernel"}, {"name", kernel},
+                        {"ts", 5},   {"dur", 2},        {"args", {{"stream", 84}}}};
+    p.raw(event.dump() + ",");
+    const auto run = run_of(kineto_format(), {p.file()});
+    std::vector<std::string> out;
+    for (const Call& call : run.ranks[0].calls) {
+      const Signature& s = run.tables.signatures[call.signature];
+      out.push_back(fmt::format("{} {}", op_name(s.op), run.tables.str(s.redop)));
+    }
+    return out;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(calls("mcclKernel_AllReduce_RING_SIMPLE_PreMulSum___mt_bfloat16"),
+              ElementsAre("all_reduce premul_sum"));
+  EXPECT_THAT(calls("mcclKernel_AllReduce_FC4_LL_Sum_mccl_bfloat16(fcinfo)"),
+              ElementsAre("all_reduce sum"));
+  EXPECT_THAT(calls("oneccl_allreduce_pcie<sycl::half, Rt64_128_PCIE, RingTransmit>"),
+              ElementsAre("all_reduce "));
+  EXPECT_THAT(calls("oneccl_reduce_scatter_large_main<float, 4, 2>"),
+              ElementsAre("reduce_scatter_tensor "));
+  // One kernel for several operations.
+  EXPECT_THAT(calls("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"),
+              ElementsAre("other "));
+  // A program's own.
+  EXPECT_THAT(calls("mccl_allreduce_rms_norm"), IsEmpty());
+  EXPECT_THAT(calls("oneccl_copy"), IsEmpty());
 }
 
 TEST(Kineto, NestingAndNumbersOutOfRangeAreDamage) {

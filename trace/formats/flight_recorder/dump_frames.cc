@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "trace/formats/flight_recorder/names.h"
+
 namespace lockstep::trace {
 
 namespace {
@@ -37,6 +39,11 @@ Origin origin_of(std::string_view file) {
   return installed || starter ? Origin::package : Origin::program;
 }
 
+// Whether the file holds torch.distributed's functions, each of which issues one kind of call.
+bool is_of_collectives(std::string_view file) {
+  return file.ends_with("distributed_c10d.py") || file.ends_with("_functional_collectives.py");
+}
+
 }  // namespace
 
 // A collision of two hashes would show a wrong stack, nothing worse.
@@ -54,6 +61,7 @@ DumpFrames::Location DumpFrames::read(std::span<const DataTree::Value> frames) {
   std::string stack;
   std::string at;
   std::string first;
+  std::string_view function;
   Origin best = Origin::library;
   for (const DataTree::Value& frame : frames) {
     if (!visits_.spend(tree_.pairs(frame).size())) break;
@@ -69,6 +77,10 @@ DumpFrames::Location DumpFrames::read(std::span<const DataTree::Value> frames) {
       at = location;
       best = origin;
     }
+    // The innermost that is an operation: all_gather() of all_gather_object().
+    if (function.empty() && name != nullptr && is_of_collectives(path) &&
+        op_of_function(tree_.text(*name)))
+      function = tree_.text(*name);
     if (stack.size() > kLongestStack) break;
     stack += location;
     if (name != nullptr) {
@@ -78,7 +90,7 @@ DumpFrames::Location DumpFrames::read(std::span<const DataTree::Value> frames) {
     stack += "\n";
   }
   if (at.empty()) at = first;  // nothing but library frames
-  return {tables_.strings.intern(at), tables_.strings.intern(stack)};
+  return {tables_.strings.intern(at), tables_.strings.intern(stack), function};
 }
 
 }  // namespace lockstep::trace

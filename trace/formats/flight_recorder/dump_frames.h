@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 
 #include "trace/formats/flight_recorder/data_tree.h"
@@ -20,6 +21,9 @@ class DumpFrames {
     // innermost outside of PyTorch and Python's own library.
     StringId at;
     StringId stack;  // all frames, innermost first, a line each
+    // The function of torch.distributed that issued the call ("all_reduce", "isend"), a view into
+    // the dump; empty where the frames name none.
+    std::string_view function;
   };
 
   DumpFrames(const DataTree& tree, VisitBudget& visits, Tables& tables)

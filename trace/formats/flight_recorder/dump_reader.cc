@@ -356,11 +356,18 @@ class DumpReader {
     if (!linked && !numbered_together_)
       return lose("an entry of a group that its pg_id and pg_config contradict");
     DumpGroup& state = groups_[group];
-    const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
+    const DumpFrames::Location location = frames_.location(tree_.items(entry[DumpKey::frames]));
+    // torch_npu names coalesced calls only; of all others the frames tell what was called.
+    const bool named = !tree_.text(entry[DumpKey::profiling_name]).empty();
+    const Operation operation = named ? names_.operation(entry[DumpKey::profiling_name])
+                                      : operation_of_function(location.function);
     // "gloo:all_reduce" alone: a job on CPUs. A job on GPUs may use Gloo in addition.
     only_gloo_ &= operation.gloo;
+    for (const std::string_view other : {"hccl", "xccl", "mccl", "cncl"})
+      if (operation.library == other) trace_.backend = other;
     const bool p2p = entry[DumpKey::is_p2p].boolean();
     state.point_to_point |= p2p;
+    if (p2p && !named) return leave_out_message(entry);
     std::int64_t seq = entry[p2p ? DumpKey::p2p_seq_id : DumpKey::collective_seq_id].integer(0);
     if (numbered_together_) {
       // Skip messages, whose peers are unknown, and what is no communication.
@@ -400,9 +407,9 @@ class DumpReader {
     } else if (p2p) {
       return lose("a point-to-point entry that is neither send nor recv");
     }
-    call.signature = signatures_.of(entry, operation);
+    // Without an operation, what the sizes mean is not known either.
+    if (!operation.name.empty()) call.signature = signatures_.of(entry, operation);
     call.thread = threads_.of(entry);
-    const DumpFrames::Location location = frames_.location(tree_.items(entry[DumpKey::frames]));
     call.at = location.at;
     call.stack = location.stack;
     if (same_collective(call, operation)) return;
@@ -418,6 +425,13 @@ class DumpReader {
     if (p2p) state.batch_calls.push_back(index);
     if (p2p && only_active_) newest_batch_ = &state;
     add_progress(entry, call.id);
+  }
+
+  // A message of which nothing tells the peer.
+  void leave_out_message(const DumpEntry& entry) {
+    if (is_complete(entry) || !trace_.inconclusive.empty()) return;
+    trace_.inconclusive =
+        "the dump holds messages that had not completed, and does not record who their peers are";
   }
 
   // Notes how many operations of the group came before the newest call that the dump does not hold.

@@ -10,26 +10,30 @@ SignatureId DumpSignatures::of(const DumpEntry& entry, const DumpOperation& oper
                            entry[DumpKey::output_sizes], entry[DumpKey::input_dtypes],
                            entry[DumpKey::output_dtypes]};
   auto& [known_parts, known_signature] = by_parts_[parts[1].number() % by_parts_.size()];
-  if (known_signature != SignatureId{} && known_parts == parts) return known_signature;
-  const SaidId id = said_.intern(said_of(entry));
+  const bool named = !tree_.text(entry[DumpKey::profiling_name]).empty();
+  if (named && known_signature != SignatureId{} && known_parts == parts) return known_signature;
+  const SaidId id = said_.intern(said_of(entry, operation));
   if (id.value >= signatures_.size()) signatures_.resize(said_.size());
   SignatureId& known = signatures_[id.value];
   if (known == SignatureId{}) known = make(entry, operation);
+  if (!named) return known;
   known_parts = parts;
   known_signature = known;
   return known;
 }
 
 // What a signature is made of, as one list: the name, the dimensions and the types, by their
-// numbers in the tree.
-const IntList& DumpSignatures::said_of(const DumpEntry& entry) {
+// numbers in the tree. Without a name, the operation that the frames tell.
+const IntList& DumpSignatures::said_of(const DumpEntry& entry, const DumpOperation& operation) {
   // Below any number of a string; a dimension below 0 is no dimension, whatever it is.
-  constexpr std::int64_t kNothing = -1, kEndOfTensor = -2, kEndOfSide = -3;
+  constexpr std::int64_t kNothing = -1, kEndOfTensor = -2, kEndOfSide = -3, kOperations = -4;
   const auto number_of = [](const DataTree::Value& v) {
     return v.is(DataTree::Kind::string) ? std::int64_t{v.number()} : kNothing;
   };
   IntList& out = scratch_said_;
-  out.assign(1, number_of(entry[DumpKey::profiling_name]));
+  const bool named = !tree_.text(entry[DumpKey::profiling_name]).empty();
+  out.assign(1, named ? number_of(entry[DumpKey::profiling_name])
+                      : kOperations - static_cast<std::int64_t>(operation.op));
   for (const DumpKey side : {DumpKey::input_sizes, DumpKey::output_sizes}) {
     for (const DataTree::Value& tensor : tree_.items(entry[side])) {
       const auto dims = tree_.items(tensor);

@@ -20,15 +20,15 @@ class DumpSignatures {
   DumpSignatures(const DataTree& tree, VisitBudget& visits, DumpNames& names, Tables& tables)
       : tree_(tree), visits_(visits), names_(names), tables_(tables) {}
 
-  // `operation`: the one that the entry's profiling_name names. O(1) where the entry's parts are
-  // those of an earlier one, otherwise O(sizes).
+  // `operation`: the one that the entry's profiling_name names, or its frames. O(1) where the
+  // entry's parts are those of an earlier one, otherwise O(sizes).
   SignatureId of(const DumpEntry& entry, const DumpOperation& operation);
 
  private:
   using SaidId = StrongId<struct SaidTag, std::uint32_t>;
   using SaidParts = std::array<DataTree::Value, 5>;
 
-  const IntList& said_of(const DumpEntry& entry);
+  const IntList& said_of(const DumpEntry& entry, const DumpOperation& operation);
   SignatureId make(const DumpEntry& entry, const DumpOperation& operation);
   NameListId types(const DataTree::Value& dtypes);
   IntListId shapes(const DataTree::Value& sizes);

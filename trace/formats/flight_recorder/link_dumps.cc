@@ -177,7 +177,9 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
     point_to_point.merge(by_trace[t].point_to_point);
   }
   for (auto& [group, ranks] : users) std::sort(ranks.begin(), ranks.end());
-  const auto gloo_or_empty = [](const RankTrace& trace) { return trace.backend != "nccl"; };
+  const auto gloo_or_empty = [](const RankTrace& trace) {
+    return trace.backend == "gloo" || trace.backend.empty();
+  };
   const bool any_gloo = std::any_of(traces.begin(), traces.end(),
                                     [](const RankTrace& t) { return t.backend == "gloo"; });
   const bool gloo = any_gloo && std::all_of(traces.begin(), traces.end(), gloo_or_empty);

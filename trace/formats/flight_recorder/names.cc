@@ -124,6 +124,7 @@ DumpOperation parse_operation(std::string_view name) {
   DumpOperation out;
   out.gloo = name.starts_with("gloo:");
   if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
+    out.library = name.substr(0, colon);
     name.remove_prefix(colon + 1);
   }
   // "nccl:coalesced", "nccl:ALLGATHER_coalesced".
@@ -183,6 +184,21 @@ std::string_view DumpNames::mended(std::string_view name, std::optional<std::str
   if (!known) return name;
   mended_.push_back(fmt::format("\"{}\" is damaged, and taken as \"{}\"", printable(name), *known));
   return *known;
+}
+
+std::optional<Op> op_of_function(std::string_view name) {
+  if (name == "isend") return Op::send;
+  if (name == "irecv") return Op::recv;
+  if (name == "all_gather_tensor") return Op::all_gather_into_tensor;  // a functional collective
+  return op_from_torch(name);
+}
+
+DumpOperation operation_of_function(std::string_view function) {
+  DumpOperation out;
+  out.name = function;
+  out.op = op_of_function(function).value_or(Op::other);
+  if (out.op == Op::all_to_all_single) out.op = Op::all_to_all;  // as above
+  return out;
 }
 
 std::optional<Rank> rank_in_dump(const DataTree& tree) {

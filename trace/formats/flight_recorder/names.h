@@ -55,12 +55,21 @@ struct DumpOperation {
   std::string_view name;  // without the backend; a view into the dump, or into DumpNames
   bool closes_batch = false;
   bool gloo = false;          // "gloo:all_reduce"
+  std::string_view library;   // "hccl" of "hccl:all_reduce"; empty: none
   std::int32_t peer = kNone;  // group rank
   std::int32_t own = kNone;   // of a message: the group rank of the one that posts it
 };
 
 // An entry's `state`. unresolved: not looked up yet; other: scheduled, or no word that is known.
 enum class DumpState : std::uint8_t { unresolved, other, started, completed };
+
+// The operation that a function of torch.distributed issues: "all_reduce", "isend"; nothing where
+// it is none ("wrapper", "all_gather_object").
+std::optional<Op> op_of_function(std::string_view name);
+
+// The operation of an entry that does not name it, by the function that issued it; empty: not
+// known.
+DumpOperation operation_of_function(std::string_view function);
 
 // The rank where the dump itself has it ("rank"): PyTorch's own tools add it to dumps that they
 // pass on. The dump of a process has the rank only in its file name.

@@ -95,6 +95,45 @@ TEST_F(FlightRecorder, AnExchangeMayHaveSplitsWhateverItsName) {
     EXPECT_EQ(run.tables.signatures[call.signature].op, Op::all_to_all);
 }
 
+// torch_npu leaves profiling_name empty, but for coalesced calls.
+TEST_F(FlightRecorder, WithoutNamesTheFramesTellWhatWasCalled) {
+  const auto unnamed = [](const std::string& function, int seq, const std::string& state) {
+    return DumpedCall{
+        .name = "", .seq = seq, .state = state, .line = 10 * seq, .function = function};
+  };
+  // As of DistributedDataParallel, whose calls come from C++.
+  const DumpedCall unknown = unnamed("", 2, "completed");
+  const DumpedCall first = unnamed("all_gather", 1, "completed");
+  write(0, dump_of_calls({first, unknown, unnamed("all_reduce", 3, "scheduled")}, 2));
+  write(1, dump_of_calls({first, unknown, unnamed("broadcast", 3, "scheduled")}, 2));
+  const trace::Run run = load();
+  ASSERT_THAT(run.ranks, SizeIs(2));
+  ASSERT_THAT(run.ranks[0].calls, SizeIs(3));
+  EXPECT_EQ(run.tables.op(run.ranks[0].calls[0]), Op::all_gather);
+  EXPECT_EQ(run.ranks[0].calls[1].signature, SignatureId{});
+  EXPECT_EQ(run.tables.op(run.ranks[0].calls[2]), Op::all_reduce);
+  EXPECT_EQ(run.tables.op(run.ranks[1].calls[2]), Op::broadcast);
+  const verify::Report report = verify::verify(run);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(report.findings[0].message, HasSubstr("all_reduce"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("broadcast"));
+}
+
+TEST_F(FlightRecorder, AMessageWithoutANameIsLeftOut) {
+  const DumpedCall gather = {.name = "", .function = "all_gather_into_tensor"};
+  const DumpedCall message = {.name = "", .state = "scheduled", .p2p = true, .function = "isend"};
+  write(0, dump_of_calls({gather, message}, 2));
+  write(1, dump_of_calls({gather}, 2));
+  const trace::Run run = load();
+  ASSERT_THAT(run.ranks, SizeIs(2));
+  EXPECT_THAT(run.ranks[0].calls, SizeIs(1)) << "its peer is not known";
+  EXPECT_EQ(run.ranks[0].damaged_count, 0U);
+  EXPECT_EQ(judged_dumps(run), "inconclusive") << "it may be what the job waits for";
+  const DumpedCall completed = {.name = "", .p2p = true, .function = "isend"};
+  write(0, dump_of_calls({gather, completed}, 2));
+  EXPECT_EQ(judged_dumps(load()), "clean");
+}
+
 // A dump without entries: the groups `names`, all of ranks 0 and 1, and the counters of `pg_ids`.
 std::string idle_dump(const std::vector<std::string>& names, const std::vector<int>& pg_ids) {
   PickleWriter w;

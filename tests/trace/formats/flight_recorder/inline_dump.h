@@ -26,6 +26,8 @@ struct DumpedCall {
   bool p2p = false;
   int output = -1;  // elements; -1: as many
   int record = -1;  // record_id; -1: the one after the last entry's
+  // The function of torch.distributed that its frames name; empty: they have no such frame.
+  std::string function = {};
 };
 
 // The dump of a rank of a job of `world` ranks that made these calls. `completed`: the last
@@ -44,11 +46,14 @@ inline std::string dump_of_calls(const std::vector<DumpedCall>& entries, int wor
   int id = 0;
   for (const DumpedCall& e : entries) {
     w.begin_dict().text("frames").begin_list();
-    for (const auto& [file, line] : {std::pair(std::string("/x/torch/distributed.py"), 7),
-                                     std::pair(std::string("train.py"), e.line)}) {
-      w.begin_dict().text("name").text("f").text("filename").text(file).text("line").integer(line);
+    const auto frame = [&](const std::string& name, const std::string& file, int line) {
+      w.begin_dict().text("name").text(name).text("filename").text(file).text("line").integer(line);
       w.end_dict();
-    }
+    };
+    const std::string torch = "/x/torch/distributed";
+    if (!e.function.empty()) frame(e.function, torch + "/distributed_c10d.py", 3);
+    frame("f", torch + ".py", 7);
+    frame("f", "train.py", e.line);
     if (e.record >= 0) id = e.record;
     w.end_list().text("record_id").integer(id++).text("pg_id").integer(0);
     w.text("process_group").pair("0", "default_pg");

@@ -206,11 +206,11 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
     for (const RankTrace& trace : piece.traces) chosen_ranks.insert(trace.rank);
   }
   JobEvidence out;
-  std::map<std::string, std::size_t> by_kind;  // number of files
-  std::size_t files = 0;
+  std::map<std::string, std::size_t> by_kind;   // number of files
+  std::map<std::string, std::size_t> of_calls;  // by format: ring files and text are of one kind
   for (Piece& piece : pieces) {
     const bool chosen = !piece.traces.empty() && piece.kind() == calls;
-    if (chosen) ++files;
+    if (chosen) ++of_calls[std::string(piece.counts_as().name)];
     if (!piece.traces.empty() && !chosen) {
       note_recording(piece, chosen_ranks, tables, piece.evidence);
       for (const RankTrace& trace : piece.traces)
@@ -227,14 +227,16 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
     out.world_size = std::max(out.world_size, piece.evidence.world_size);
   }
   if (by_kind.empty()) return out;
-  std::vector<std::string> parts;
-  for (const auto& [kind, count] : by_kind)
-    parts.push_back(fmt::format("{} of {}", plural(count, "file"), kind));
+  const auto count = [](const std::map<std::string, std::size_t>& files) {
+    std::vector<std::string> parts;
+    for (const auto& [kind, number] : files)
+      parts.push_back(fmt::format("{} of {}", plural(number, "file"), kind));
+    return join_and(parts);
+  };
   out.sources = fmt::format(
       "{}; evidence: {}",
-      calls == nullptr ? "no recording of calls"
-                       : fmt::format("calls: {} of {}", plural(files, "file"), calls->name),
-      join_and(parts));
+      of_calls.empty() ? "no recording of calls" : fmt::format("calls: {}", count(of_calls)),
+      count(by_kind));
   return out;
 }
 

@@ -10,6 +10,7 @@
 
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_lines.h"
+#include "trace/formats/ring/writer.h"
 #include "trace/load.h"
 #include "verify/rules/rules.h"
 #include "verify/verify.h"
@@ -89,6 +90,20 @@ TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
   EXPECT_EQ(run.ranks[0].calls.size(), 3U);
   EXPECT_EQ(run.sources, "calls: 2 files of text; evidence: 1 file of watchdog-log");
   EXPECT_EQ(verify::verify(run).sources, run.sources);
+}
+
+// Ring files count as the text of the same recorder, and are called what they are.
+TEST_F(JoinTest, RingFilesAreCalledThat) {
+  RingWriter::Options options;
+  options.path = dir_.file("rank_0.ring");
+  options.rank = Rank(0);
+  options.world_size = 2;
+  options.capacity = 16;
+  options.table_bytes = 4096;
+  (*RingWriter::create(options))->finish(End::clean);
+  dir_.write("rank_1.trace.jsonl", trace_of(1, 2, 3, "clean"));
+  dir_.write("job.log", timeout_of(1, 2));
+  EXPECT_THAT(load().sources, HasSubstr("calls: 1 file of ring and 1 file of text; evidence: "));
 }
 
 // The headline of a hang names host, process and GPU, which traces of most forms lack.

@@ -1,6 +1,7 @@
 #include "verify/advice.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,26 @@
 #include "trace/formats/log_lines.h"
 
 namespace lockstep::verify {
+
+std::string_view recorder_variables(std::string_view backend) {
+  struct Library {
+    std::string_view backend, variables;
+  };
+  // Sources: pytorch ProcessGroupNCCL.hpp (AMD's, too); Ascend/pytorch (torch_npu)
+  // csrc/distributed/ProcessGroupHCCL.hpp; MooreThreads/torch_musa
+  // csrc/distributed/ProcessGroupMCCL.h. The process groups of Intel (torch-xpu-ops, XCCL: dumps
+  // through a pipe alone), Cambricon (torch_mlu, CNCL) and Habana write nothing on a timeout.
+  static constexpr std::array<Library, 3> kLibraries = {
+      {{"nccl", "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"},
+       {"hccl", "TORCH_HCCL_TRACE_BUFFER_SIZE=2000 TORCH_HCCL_DUMP_ON_TIMEOUT=1"},
+       {"mccl", "TORCH_MCCL_TRACE_BUFFER_SIZE=2000 TORCH_MCCL_DUMP_ON_TIMEOUT=1"}}};
+  std::string lower(backend);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  for (const Library& library : kLibraries)
+    if (contains_text(lower, library.backend)) return library.variables;
+  return {};
+}
 
 std::string peer_in(std::string_view text) {
   std::string_view peer;
@@ -49,6 +70,14 @@ Advice advice_about(std::string_view text, const std::string& host) {
     return {"the GPU is defective or lost, not the program: reset it, or leave out the node",
             at + "nvidia-smi -q -d ECC,ROW_REMAPPER"};
   if (trace::mentions_unused_parameters(text)) return {};
+  // "params[0] in this process with sizes [4, 8] appears not to match sizes of the same param in
+  // process 0."
+  if (trace::says_models_differ(text) || contains_text(text, "of the same param in process"))
+    return {
+        "build one model on every rank before DistributedDataParallel: the same layers, and the "
+        "same "
+        "parameters frozen (requires_grad), also of adapters",
+        ""};
   if (trace::says_sizes_differ(text))
     return {
         "compare the shapes, types and calls of all ranks at this line: pad to a common size, or "

@@ -14,6 +14,10 @@ struct Advice {
 // `text`: the exception, or what the launcher said.
 Advice advice_about(std::string_view text, const std::string& host);
 
+// The environment variables with which a backend of torch.distributed ("nccl", "HCCL", "cuda:nccl")
+// writes what it recorded when a call times out; empty where it has none.
+std::string_view recorder_variables(std::string_view backend);
+
 // "node4" of "closed by remote peer node4<42830>", "10.0.0.4" of "[10.0.0.4]:8021"; empty where the
 // text names no peer, or one that a shell could take for something else.
 std::string peer_in(std::string_view text);

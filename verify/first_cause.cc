@@ -228,6 +228,19 @@ std::string describe_analysis(const trace::Run& run, const RankNote& note) {
                      shown(note.content, note.location));
 }
 
+std::string describe_hccl_wait(const RankNote& note) {
+  const trace::HcclWait wait = trace::hccl_wait_in(note.text).value_or(trace::HcclWait{});
+  const std::string peer = wait.peer ? fmt::format("rank {} of its group", *wait.peer) : "a peer";
+  return fmt::format("{} waited for {}{} (HCCL{}), which did not come in time{} ({})",
+                     describe_subject(note), peer, wait.to_connect ? " to connect" : "",
+                     wait.call.empty() ? "" : fmt::format(", in {}", printable(wait.call)),
+                     wait.device.empty()
+                         ? ""
+                         : fmt::format("; HCCL says of device {}: {}", printable(wait.device),
+                                       printable(wait.happened)),
+                     printable(note.location.str()));
+}
+
 std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerFailure failure) {
   const std::string who = describe_subject(note);
   switch (failure) {
@@ -244,9 +257,7 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerF
     case PeerFailure::nodes_not_met:
       return fmt::format("{} waited in vain for the other nodes' launchers: {}", who, shown(note));
     case PeerFailure::hccl_peer_missing:
-      return fmt::format(
-          "{} waited for rank {} of its group (HCCL), which did not come in time ({})", who,
-          trace::hccl_peer_in(note.text).value_or(0), printable(note.location.str()));
+      return describe_hccl_wait(note);
     case PeerFailure::group_not_met: {
       const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
         return other.kind == NoteKind::peer_lost && other.rank.value != trace::kNone &&
@@ -327,8 +338,6 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
 }
 
 Advice advice_for(const RankNote& note, Weight weight) {
-  constexpr std::string_view kRecorder =
-      "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1";
   switch (weight) {
     case Weight::killed:
       if (contains_text(note.text, " CANCELLED AT "))
@@ -381,9 +390,17 @@ Advice advice_for(const RankNote& note, Weight weight) {
       return {"read the output of the processes there; if they say nothing, look at the network",
               peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
     }
-    case Weight::timeout:
+    case Weight::timeout: {
+      const std::string_view library = trace::timed_out_call_in(note.text).library;
+      const std::string_view variables = recorder_variables(library.empty() ? "nccl" : library);
+      if (variables.empty())
+        return {
+            "let the next run record its calls (`lockstep record`), and give `lockstep verify` "
+            "the records",
+            ""};
       return {"let the next run record its calls, and give `lockstep verify` the dumps",
-              std::string(kRecorder)};
+              fmt::format("export {}", variables)};
+    }
     case Weight::ended_first:
     case Weight::ended:
       return {"read that process' own output: `torchrun --log-dir logs --redirects 3` keeps it",

@@ -97,6 +97,65 @@ TEST(FirstCause, NcclsOwnWarningComesBeforeWhatFollowsFromIt) {
   EXPECT_THAT(first_cause({shell}), Not(HasSubstr("ssh")));
 }
 
+TEST(FirstCause, ModelsThatDifferAreToBeBuiltAlike) {
+  const auto advice = [](const std::string& text) {
+    const Report report = report_of({{Kind::exception, 1, text}});
+    return report.findings.empty() ? "" : report.findings[0].fix;
+  };
+  for (const char* const text :
+       {"RuntimeError: DDP expects same model across all ranks, but Rank 1 has 4 params, while "
+        "rank 0 "
+        "has inconsistent 8 params.",
+        "RuntimeError: [Rank 1]: params[0] in this process with sizes [4, 8] appears not to match "
+        "sizes of the same param in process 0."})
+    EXPECT_THAT(advice(text), HasSubstr("build one model on every rank")) << text;
+  EXPECT_THAT(advice("ValueError: this process lacks a param"), Not(HasSubstr("one model")));
+}
+
+// Each library's own variables; none where it writes nothing on a timeout.
+TEST(FirstCause, TheAdviceNamesTheLibrarysOwnVariables) {
+  const auto next = [](const std::string& work) {
+    return first_cause({{Kind::watchdog, 1,
+                         fmt::format("Watchdog caught collective operation timeout: {}(SeqNum=12, "
+                                     "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600001 "
+                                     "milliseconds",
+                                     work)}});
+  };
+  EXPECT_THAT(next("WorkNCCL"),
+              HasSubstr("| export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_"));
+  EXPECT_THAT(next("WorkHCCL"),
+              HasSubstr("| export TORCH_HCCL_TRACE_BUFFER_SIZE=2000 TORCH_HCCL_"));
+  EXPECT_THAT(next("WorkMCCL"),
+              HasSubstr("| export TORCH_MCCL_TRACE_BUFFER_SIZE=2000 TORCH_MCCL_"));
+  EXPECT_THAT(next("WorkCNCL"), Not(HasSubstr("export")));
+}
+
+TEST(FirstCause, WhatHcclSaysOfAPeerIsTold) {
+  const auto cause = [](const std::string& text) {
+    return first_cause({{Kind::peer_lost, 25, "RuntimeError: NPU function error; " + text}});
+  };
+  const std::string waits =
+      "EI0002: [PID: 2969] The wait execution of the Notify register times out. Reason: The Notify "
+      "register has not received the Notify record from remote rank";
+  EXPECT_EQ(
+      cause(waits + ": [24]. base information: [streamID:[109], taskID[38], taskType[Notify "
+                    "Wait], tag[AllReduce_group_name_1654], AlgType(level 0-1-2):[ring]"),
+      "rank 25 waited for rank 24 of its group (HCCL, in AllReduce_group_name_1654), which did "
+      "not come in time (job.log:1)");
+  EXPECT_EQ(cause(waits + " [unknown].base information: [streamID:[2], taskID[5]"
+                          "; Cluster Exception Location[IP/ID]:[90.90.92.240/1], Discoverer:"
+                          "[90.90.92.240/0], ExceptionType:[Heartbeat Lost Occurred], Possible"),
+            "rank 25 waited for a peer (HCCL), which did not come in time; HCCL says of device "
+            "90.90.92.240/1: Heartbeat Lost Occurred (job.log:1)");
+  EXPECT_EQ(
+      cause("Communication_Error_Get_Socket(EI0006): Getting socket times out. Reason: Remote "
+            "Rank did not send the data in time"),
+      "rank 25 waited for a peer to connect (HCCL), which did not come in time (job.log:1)");
+  EXPECT_THAT(cause("EI0005: The arguments for collective communication are inconsistent between "
+                    "ranks: tag [a], parameter [count], local [8192], remote [24576]"),
+              HasSubstr("ranks made different calls: "));
+}
+
 TEST(FirstCause, WhoDidNotComeIsTold) {
   const auto waits = [](int rank) {
     return Told{Kind::peer_lost, rank,

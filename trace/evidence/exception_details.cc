@@ -18,6 +18,17 @@ constexpr std::string_view kUnused =
     "RuntimeError: Expected to have finished reduction in the prior iteration";
 constexpr std::string_view kWithout = "; without gradient: ";
 
+// "EI0006: [PID: 129] …", "[PID: 129] 2025-12-24-14:10:31.094.189
+// Communication_Error_Timeout(EI0002): …".
+bool begins_with_hccl_code(std::string_view line) {
+  if (line.starts_with(kOfHccl)) return true;
+  constexpr std::size_t kLongestTitle = 160;  // with the process and the time
+  constexpr std::size_t kCode = std::string_view("EI0002").size();
+  const std::size_t at = line.substr(0, kLongestTitle).find(kOfHccl);
+  return at != kNpos && at > 0 && at + kCode <= line.size() && line[at - 1] == '(' &&
+         line.substr(at + kCode).starts_with("):");
+}
+
 }  // namespace
 
 void add_last_error(RankNote& exception, std::string_view text) {
@@ -36,10 +47,21 @@ bool add_hccl_error(RankNote& exception, std::string_view text) {
     return true;
   }
   const std::string_view reason = trimmed(text);
-  if (!reason.starts_with(kOfHccl)) return false;
+  const bool is_device = reason.starts_with(kAbnormalDevice);
+  if (!is_device && !begins_with_hccl_code(reason)) return false;
+  std::string told(reason);
+  if (is_device) {
+    // The device says most: what is too long before it makes room.
+    const std::string whole = fmt::format("EI0002 {}", reason);
+    const HcclWait wait = hccl_wait_in(whole).value_or(HcclWait{});
+    told = fmt::format("{}{}], ExceptionType:[{}]", kAbnormalDevice, wait.device.substr(0, 64),
+                       wait.happened.substr(0, 64));
+    const std::size_t room = RankNote::kLongest - told.size() - 2;
+    if (exception.text.size() > room) exception.text.resize(room);
+  }
   if (exception.text.size() + 2 < RankNote::kLongest)
-    exception.text +=
-        fmt::format("; {}", reason.substr(0, RankNote::kLongest - exception.text.size() - 2));
+    exception.text += fmt::format(
+        "; {}", std::string_view(told).substr(0, RankNote::kLongest - exception.text.size() - 2));
   if (exception.ends() && mentions_a_peer(reason)) exception.kind = RankNote::Kind::peer_lost;
   return true;
 }

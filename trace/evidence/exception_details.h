@@ -17,8 +17,9 @@ inline constexpr std::string_view kLastError = "Last error:";
 void add_last_error(RankNote& exception, std::string_view text);
 
 // Of Huawei's collectives (HCCL): "EI0002: … The wait execution of the Notify register times out",
-// and "[ERROR] 2025-10-11-15:09:34 (PID:2969, Device:0, RankID:101) ERR00100 …", which names the
-// rank. False: the line is neither.
+// in newer versions "[PID: 2969] … Communication_Error_Timeout(EI0002): …"; the device that HCCL
+// says is abnormal; and "[ERROR] 2025-10-11-15:09:34 (PID:2969, Device:0, RankID:101) ERR00100 …",
+// which names the rank. False: the line is none of these.
 inline constexpr std::string_view kOfHccl = "EI00";
 inline constexpr std::string_view kRankOfAscend = ", RankID:";
 bool add_hccl_error(RankNote& exception, std::string_view text);

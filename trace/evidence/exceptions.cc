@@ -49,13 +49,17 @@ RankNote::Kind kind_of_exception(std::string_view text) {
 bool is_written_at_end(std::string_view text) {
   if (is_indented(text)) return true;  // in a message, mostly a list
   text = trimmed(text);
-  if (text.empty()) return true;
+  if (text.empty() || text == "]") return true;
   // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
-  static constexpr std::array<std::string_view, 31> kBegins = {
+  static constexpr std::array<std::string_view, 35> kBegins = {
       "CUDA kernel errors",
       "making sure all `forward`",  // of DistributedDataParallel, about unused parameters
       "If you already have done the above",
       "EI00",  // of HCCL
+      "[PID: ",
+      "there are(is) ",
+      "Possible Cause:",
+      "Solution:",
       "EZ99",
       "HIP kernel errors",
       "For debugging consider passing",

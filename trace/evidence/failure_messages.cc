@@ -31,10 +31,14 @@ bool mentions_a_peer(std::string_view message) {
        "waiting for clients",                    // of TCPStore
        "setting up NCCL communicator and retr",  // rank 0 did not come
        "EI0002",                                 // of HCCL: a peer's notification did not come
+       "EI0005",                                 // of HCCL: a peer's call has other arguments
        "EI0006",                                 // of HCCL: a peer's connection did not come
+       "EI0013",                                 // of HCCL: a peer does not acknowledge (RoCE)
+       "EI0015",                                 // of HCCL: not all ranks made the communicator
        // Of Ascend's runtime: a task or a stream did not end in time, as all do that wait for a
        // peer.
        "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
+       "error code is 107020", "error code is 507046", "error code is 507048",
        "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
        "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
        // Written by processes that report another one's end.
@@ -98,11 +102,13 @@ PeerFailure peer_failure_in(std::string_view message) {
   if (says("ChildFailedError")) return PeerFailure::child_failed;
   if (says("Watchdog caught")) return PeerFailure::call_timed_out;
   if (says("Detected mismatch between collectives")) return PeerFailure::calls_differ;
+  // HCCL: "The arguments for collective communication are inconsistent between ranks".
+  if (says("EI0005")) return PeerFailure::calls_differ;
   // Whom it waited for. A message may have several of these: the first here says most.
   if (says(kMonitored)) return PeerFailure::barrier_not_met;
   if (says(kStoreAddress)) return PeerFailure::store_not_reached;
   if (says("elastic.rendezvous.api.Rendezvous")) return PeerFailure::nodes_not_met;
-  if (hccl_peer_in(message)) return PeerFailure::hccl_peer_missing;
+  if (hccl_wait_in(message)) return PeerFailure::hccl_peer_missing;
   if (says("setting up NCCL communicator and retr")) return PeerFailure::group_not_met;
   if (contains_any(message, {"store based barrier", "waiting for clients", "remote rank:"}))
     return PeerFailure::ranks_not_met;
@@ -127,8 +133,24 @@ std::string_view store_address_in(std::string_view message) {
   return rest.substr(0, rest.find(')'));
 }
 
-std::optional<std::int64_t> hccl_peer_in(std::string_view message) {
-  return number_after(message, "remote rank: [");
+std::optional<HcclWait> hccl_wait_in(std::string_view message) {
+  HcclWait out;
+  out.to_connect = contains_text(message, "EI0006");
+  if (!out.to_connect && !contains_text(message, "EI0002")) return std::nullopt;
+  // "remote rank: [24]", in older messages "remote rank [24]"; "[unknown]" is none.
+  out.peer = number_after(message, "remote rank: [");
+  if (!out.peer) out.peer = number_after(message, "remote rank [");
+  const auto between = [&](std::string_view begin) {
+    const std::size_t at = message.find(begin);
+    if (at == kNpos) return std::string_view();
+    const std::string_view rest = message.substr(at + begin.size());
+    const std::size_t end = rest.find(']');
+    return end == kNpos ? std::string_view() : rest.substr(0, end);
+  };
+  out.call = between(" tag[");
+  out.device = between(kAbnormalDevice);
+  out.happened = between("ExceptionType:[");
+  return out;
 }
 
 std::int64_t group_root_in(std::string_view message) {
@@ -155,7 +177,13 @@ std::optional<DifferingRanks> differing_ranks_in(std::string_view message) {
 TimedOutCall timed_out_call_in(std::string_view message) {
   TimedOutCall out{.seq = number_after(message, "SeqNum="),
                    .operation = word_after(message, "OpType="),
+                   .library = {},
                    .open_for = std::nullopt};
+  constexpr std::string_view kWork = "timeout: Work";
+  if (const std::size_t at = message.find(kWork); at != kNpos) {
+    const std::string_view rest = message.substr(at + kWork.size());
+    out.library = rest.substr(0, std::min(rest.find('('), rest.size()));
+  }
   constexpr std::string_view kRan = " ran for ";
   if (const std::size_t at = message.find(kRan);
       at != kNpos && contains_text(message.substr(at), "milliseconds"))

@@ -43,7 +43,7 @@ enum class PeerFailure : std::uint8_t {
   barrier_not_met,    // ranks did not come to monitored_barrier()
   store_not_reached,  // nobody answers at the store's address
   nodes_not_met,      // the launchers of other nodes did not come
-  hccl_peer_missing,  // the peer that HCCL's message names did not come
+  hccl_peer_missing,  // a peer did not come to a call or a connection of HCCL
   group_not_met,      // rank 0 of a group did not put the group's NCCL id into the store
   ranks_not_met,      // other ranks did not start
   store_lost,         // the store's process ended
@@ -62,8 +62,24 @@ std::string absent_from_barrier(std::string_view message);
 // "10.0.0.7, 29500"; empty: not told.
 std::string_view store_address_in(std::string_view message);
 
-// "remote rank: [3]", of HCCL: the peer's number in its group.
-std::optional<std::int64_t> hccl_peer_in(std::string_view message);
+// Of HCCL: behind it stands the device of a peer that ended or is stuck.
+inline constexpr std::string_view kAbnormalDevice = "Cluster Exception Location[IP/ID]:[";
+
+// What HCCL (Huawei) says of a peer that did not come. Source: the list of its errors in CANN's
+// hcomm (REG_FORMAT_ERROR_MSG), and logs in public issues:
+//
+//   EI0002: [PID: 2969] … The wait execution of the Notify register times out. … from remote rank:
+//       [24]. base information: [streamID:[109], …, tag[AllReduce_group_name_1654], …
+//   there are(is) 1 abnormal device(s):
+//       Cluster Exception Location[IP/ID]:[90.90.92.240/1], …, ExceptionType:[Heartbeat Lost
+//       Occurred], Possible Reason:1. Process has exited, 2. Network Disconnected
+struct HcclWait {
+  bool to_connect = false;            // for a connection, and not in a call
+  std::optional<std::int64_t> peer;   // its number in the group, where that is told
+  std::string_view call;              // the operation and its group, views into the message …
+  std::string_view device, happened;  // … "90.90.92.240/1", "Heartbeat Lost Occurred"
+};
+std::optional<HcclWait> hccl_wait_in(std::string_view message);
 
 // "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] …": the rank, by its
 // number in the group, from which the id was to come.
@@ -88,6 +104,7 @@ std::optional<DifferingRanks> differing_ranks_in(std::string_view message);
 struct TimedOutCall {
   std::optional<std::int64_t> seq;
   std::string_view operation;            // a view into the message; empty: not told
+  std::string_view library;              // "NCCL"; a view, too
   std::optional<std::int64_t> open_for;  // milliseconds
 
   bool operator==(const TimedOutCall&) const = default;

@@ -95,7 +95,7 @@ bool may_tell(std::string_view line) {
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
        ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kOldNcclWarning,
        kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2],
-       kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl, kRankOfAscend,
+       kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl, kRankOfAscend, kAbnormalDevice,
        GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/quantities.h"
+#include "verify/advice.h"
 #include "verify/blocking/device_stall.h"
 #include "verify/blocking/messages.h"
 #include "verify/replay/semantics.h"
@@ -259,10 +260,12 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
         context.describe_ranks(point.waiting), describe_call, others.size() == 1 ? "its" : "their",
         context.describe_ranks(others), others.size() == 1 ? "it" : "they");
     f.why = "That most ranks' devices stall is no likelier than that the others' calls differ.";
-    f.fix = fmt::format(
-        "find out what {} called there: keep a Flight Recorder in the next run "
-        "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
-        context.describe_ranks(others));
+    const std::string& backend = context.run.ranks[point.waiting[0]].backend;
+    const std::string_view variables = recorder_variables(backend.empty() ? "nccl" : backend);
+    f.fix = fmt::format("find out what {} called there: keep a {} in the next run{}",
+                        context.describe_ranks(others),
+                        variables.empty() ? "record of the calls" : "Flight Recorder",
+                        variables.empty() ? "" : fmt::format(" ({})", variables));
   } else if (!others.empty()) {
     f.message = fmt::format("{} did not complete {}, which every member issued and {} completed",
                             context.describe_ranks(point.waiting), describe_call,

@@ -10,6 +10,7 @@
 namespace lockstep::trace {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(RankLog, AnExceptionThatNobodyCaughtEndsTheRank) {
@@ -117,6 +118,45 @@ TEST(RankLog, HcclsTimeoutsAreNobodysFault) {
               HasSubstr("rank 1 lost a peer @3"));
   EXPECT_THAT(read_log(begin + "[rank1]: EI0003: The parameter is invalid.\n"),
               HasSubstr("rank 1 exception @3"));
+}
+
+// Newer versions put a title before the code, and say which device is abnormal.
+TEST(RankLog, HcclsNewerMessages) {
+  const std::string begin =
+      "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n"
+      "RuntimeError: NPU function error: AclrtSynchronizeDeviceWithTimeout, error code is 507018\n"
+      "[ERROR] 2025-06-25-10:45:23 (PID:13075, Device:0, RankID:8) ERR00100 PTA call acl failed\n"
+      "[Error]: The execution of the internal task times out. \n"
+      "        Rectify the fault based on the error information in the ascend log.\n";
+  const std::string waits =
+      begin +
+      "[PID: 13075] 2025-06-25-10:45:23.586.187 Communication_Error_Timeout(EI0002): The wait "
+      "execution of the Notify register times out. Reason: The Notify register has not received "
+      "the "
+      "Notify record from remote rank: [unknown]. base information: [streamID:[1], "
+      "taskID[8318285], "
+      "tag[AllReduce_group_name_710], AlgType(level 0-1-2):[fullmesh-ring-ring].]. task "
+      "information: "
+      "[\nthere are(is) 1 abnormal device(s):\n"
+      "    Cluster Exception Location[IP/ID]:[90.90.92.240/1], Arrival Time:[Thu Nov 28 11:56:34 "
+      "2024], Discoverer:[90.90.92.240/0], ExceptionType:[Heartbeat Lost Occurred], Possible "
+      "Reason:1. Process has exited, 2. Network Disconnected\n]\n"
+      "Solution: 1. Check whether the peer process exits first.\n";
+  EXPECT_THAT(
+      read_log(waits),
+      AllOf(HasSubstr("rank 8 lost a peer @3"), HasSubstr("(EI0002): The wait"),
+            HasSubstr("Location[IP/ID]:[90.90.92.240/1]"), HasSubstr("Heartbeat Lost Occurred")));
+  EXPECT_THAT(notes_of(rank_log_source(), waits, Rank(8)), HasSubstr("rank 8 lost a peer @3"))
+      << "nothing of the message is output after it";
+  EXPECT_THAT(read_log(begin + "[PID: 13075] 2025 Resource_Error(EI0007): Failed to allocate.\n"),
+              HasSubstr("rank 8 exception @3"));
+  // A program's own line with such a word.
+  EXPECT_THAT(notes_of(rank_log_source(), begin + "step 3: no EI0002 so far\n", Rank(8)),
+              HasSubstr("rank 8 exception that it went on after @3"));
+  // Without a code of HCCL: the device's own timeout.
+  EXPECT_THAT(read_log("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n"
+                       "RuntimeError: NPU function error: Aclrt, error code is 507048\n"),
+              HasSubstr("some rank lost a peer @3"));
 }
 
 TEST(RankLog, NamesTheProcessOfWhatFollows) {

@@ -41,6 +41,8 @@ std::optional<WatchdogTimeout> timeout_in(std::string_view line, bool& cut) {
   }
   const std::string_view fields = work.substr(0, end);
   out.op = word_after(fields, "OpType=");
+  if (const std::size_t open = fields.find('('); fields.starts_with("Work") && open != kNpos)
+    out.library = fields.substr(4, open - 4);
   out.seq = number_after(fields, "SeqNum=").value_or(kNone);
   out.in = std::max<std::int64_t>(kNone, number_after(fields, "NumelIn=").value_or(kNone));
   out.out = std::max<std::int64_t>(kNone, number_after(fields, "NumelOut=").value_or(kNone));

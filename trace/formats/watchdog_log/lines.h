@@ -31,6 +31,7 @@ std::string watchdog_group_name(const WatchdogGroup& group);
 struct WatchdogTimeout {
   std::int64_t seq = kNone;  // from 1; kNone: not in the message
   std::string_view op;
+  std::string_view library;              // "NCCL" of "WorkNCCL("
   std::int64_t in = kNone, out = kNone;  // elements
   std::int64_t rank = kNone;             // "[Rank 3]": group rank
 };

@@ -59,6 +59,9 @@ constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
 };
 
 constexpr std::int64_t kLargestSeq = INT32_MAX;
+// A silent rank takes a thousand bytes: of a small file no more are taken at its word.
+constexpr std::int64_t kMostSilentRanks = 4096;
+constexpr std::string_view kRanks = " nranks ";
 // A call of one rank that timed out.
 struct Failed {
   WatchdogTimeout timeout;
@@ -95,12 +98,13 @@ class WatchdogLogReader {
     bool any = false;
     DesyncReports reports;
     static const WordSearch search(
-        {"atchdog", "CCL work: ", "enqueued work: ", "[rank", DesyncReports::kBegin});
+        {"atchdog", "CCL work: ", "enqueued work: ", "[rank", kRanks, DesyncReports::kBegin});
     WatchdogLineJoiner joiner;
     const auto take_line = [&](std::string_view line, int number) {
       const bool may_tell = search.occurs_in(line);  // most lines are other ones
       reports.take(line, may_tell);
       if (!may_tell) return;
+      take_communicator(line);
       if (const auto parsed = parse_watchdog_line(line)) {
         any = true;
         take(*parsed, number);
@@ -119,9 +123,11 @@ class WatchdogLogReader {
                    "it says \"Watchdog caught collective operation timeout\""};
     }
     if (size_ == 0) size_ = size_by_elements();
-    // A rank that wrote other lines alone belongs to the job, too.
-    if (size_ == 0 && !ranks_.empty() && highest_ > ranks_.rbegin()->first.value)
-      size_ = highest_ + 1;
+    // A rank that wrote other lines alone belongs to the job, too, as the members of a communicator
+    // do.
+    const std::int32_t at_least = std::max(highest_ + 1, largest_communicator_);
+    if (size_ == 0 && !ranks_.empty() && at_least > ranks_.rbegin()->first.value + 1)
+      size_ = at_least;
     std::vector<RankTrace> out;
     for (auto& [rank, one] : ranks_) out.push_back(finish(rank, one));
     if (out.empty()) {
@@ -188,8 +194,28 @@ class WatchdogLogReader {
     if (group && *group != "world" && is_possible_rank(line.group->rank, kMaxWorldSize))
       one.group_ranks.emplace(*group, line.group->rank);
     if (line.timeout) take_timeout(one, *line.timeout, group);
+    if (line.timeout) take_library(line.timeout->library);
     if (line.progress && group) take_progress(one, *group, *line.progress);
     if (!line.error.empty()) add_error(one, line.error);
+  }
+
+  // "NCCL INFO comm 0x5… rank 3 nranks 8 cudaDev 3 busId c5000 - Abort COMPLETE", which NCCL says
+  // as the watchdog gives up: the job has at least as many ranks.
+  void take_communicator(std::string_view line) {
+    const std::size_t comm = line.find("NCCL INFO ");
+    if (comm == kNpos || line.find("comm 0x", comm) == kNpos) return;
+    const auto rank = number_after(line.substr(comm), " rank ");
+    const auto ranks = number_after(line.substr(comm), kRanks);
+    if (!rank || !ranks || *ranks > kMostSilentRanks || !is_possible_rank(*rank, *ranks)) return;
+    largest_communicator_ = std::max(largest_communicator_, static_cast<std::int32_t>(*ranks));
+  }
+
+  // "HCCL" of "WorkHCCL(SeqNum=…".
+  void take_library(std::string_view name) {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOthers = {
+        {{"HCCL", "hccl"}, {"MCCL", "mccl"}, {"CNCL", "cncl"}}};
+    for (const auto& [library, backend] : kOthers)
+      if (name == library) backend_ = backend;
   }
 
   // The size of the default group, by its gathered tensors: an all-gather's output holds every
@@ -206,9 +232,7 @@ class WatchdogLogReader {
       }
     }
     const std::int64_t size = sizes.size() == 1 ? *sizes.begin() : 0;
-    // A silent rank takes a thousand bytes: of a small file no more are taken at its word.
-    constexpr std::int64_t kMostRanks = 4096;
-    return size <= kMostRanks ? static_cast<std::int32_t>(size) : 0;
+    return size <= kMostSilentRanks ? static_cast<std::int32_t>(size) : 0;
   }
 
   // Group ranks of the default group are ranks; so are those of a log that names no group, where
@@ -329,7 +353,7 @@ class WatchdogLogReader {
     RankTrace trace;
     trace.rank = rank;
     trace.source = file_.name;
-    trace.backend = "nccl";
+    trace.backend = backend_;
     trace.first_number = 1;
     if (!ranks_.empty() && size_ > ranks_.rbegin()->first.value) trace.world_size = size_;
     // A rank that tells its counters is alive while the others time out.
@@ -412,9 +436,11 @@ class WatchdogLogReader {
   const TraceFile& file_;
   Tables& tables_;
   std::map<Rank, OneRank> ranks_;
-  std::optional<WatchdogLine> held_;  // a timeout whose group the next message names
-  std::int32_t highest_ = kNone;      // rank in the prefix of any line
-  std::int32_t size_ = 0;  // of the default group, where a desync report or sizes tell it
+  std::optional<WatchdogLine> held_;       // a timeout whose group the next message names
+  std::int32_t largest_communicator_ = 0;  // its ranks, as NCCL says
+  std::string backend_ = "nccl";
+  std::int32_t highest_ = kNone;  // rank in the prefix of any line
+  std::int32_t size_ = 0;         // of the default group, where a desync report or sizes tell it
   std::uint64_t lost_ = 0;
   std::vector<DamagedRecord> damage_;
 };

@@ -152,7 +152,26 @@ TEST(WatchdogLog, TheWatchdogOfAnotherLibrary) {
                      timed_out(2, 12, "ALLREDUCE", 64, 14, 11);
   for (std::size_t at = text.find("NCCL"); at != std::string::npos; at = text.find("NCCL", at))
     text.replace(at, 1, "H");
-  EXPECT_EQ(judged(run_of_log(text)), "findings\nhost-stall world#11 by 1");
+  const auto run = run_of_log(text);
+  EXPECT_EQ(judged(run), "findings\nhost-stall world#11 by 1");
+  EXPECT_EQ(run.ranks[0].backend, "hccl");
+}
+
+// torch_mlu's, of Cambricon's CNCL.
+TEST(WatchdogLog, TheWatchdogOfCncl) {
+  std::string text;
+  for (const int rank : {0, 2})
+    text += fmt::format(
+        "[Rank {}] Watchdog caught collective operation timeout: WorkCNCL(SeqNum=7, "
+        "c10d::OpType=ALLREDUCE, TensorShape=[8, 4], Timeout(ms)=600000) ran for 600012 "
+        "milliseconds before timing out.\n",
+        rank);
+  const auto run = run_of_log(text);
+  ASSERT_EQ(run.ranks.size(), 2U);
+  EXPECT_EQ(run.ranks[0].backend, "cncl");
+  ASSERT_EQ(run.ranks[0].calls.size(), 2U) << "the last that completed, and the one that timed out";
+  EXPECT_EQ(run.tables.op(run.ranks[0].calls[1]), Op::all_reduce);
+  EXPECT_EQ(run.ranks[0].calls[1].seq, 6U);
 }
 
 TEST(WatchdogLog, OtherSpellingsSayTheSame) {
@@ -267,6 +286,23 @@ TEST(WatchdogLog, MostRanksAreNotAccusedWhereOneIsPastThem) {
   }
   EXPECT_EQ(judged(run_of_log(most)), "findings\ndevice-stall world#7 by");
   EXPECT_EQ(judged(run_of_log(few)), "findings\ndevice-stall world#7 by 3");
+}
+
+// NCCL says of what size the communicators are that the watchdog gives up.
+TEST(WatchdogLog, AbortedCommunicatorsTellTheSizeOfTheJob) {
+  const std::string text =
+      timed_out(0, 7, "ALLREDUCE", 1, 7, 6) + timed_out(1, 7, "ALLREDUCE", 1, 7, 6);
+  const auto says = [](const std::string& what) {
+    return fmt::format("gpu-3:1234:1301 [1] NCCL INFO {}\n", what);
+  };
+  const std::string aborted =
+      "comm 0x55ed37268f30 rank 1 nranks 4 cudaDev 1 busId 1c000 - Abort "
+      "COMPLETE";
+  EXPECT_EQ(run_of_log(text + says(aborted)).world_size, 4);
+  EXPECT_EQ(run_of_log(text + says("comm 0x55ed37268f30 rank 4 nranks 4 cudaDev 1")).world_size, 2)
+      << "no rank of it";
+  EXPECT_EQ(run_of_log(text + aborted + "\n").world_size, 2) << "not NCCL's own line";
+  EXPECT_EQ(run_of_log(text + says("comm 0x1 rank 0 nranks 2000000000 -")).world_size, 2);
 }
 
 // The output of a gather holds every rank's part, so the size of the default group is known.

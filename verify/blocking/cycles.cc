@@ -352,19 +352,20 @@ std::string advice_of_one_collective(const Context& context,
 }
 
 // Of a cycle over two groups whose culprits lack in a call in which most of its group wait: that
-// they may have left it out altogether. What would have come later is unknown.
+// they may have left it out altogether. What would have come later is unknown. Ranks that lack in a
+// checkpoint's call are mostly those that did not save it, whoever else is to blame.
 std::string advice_if_left_out(const Context& context, const std::vector<std::size_t>& points,
                                const Finding& finding) {
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
-    if (point.group == WaitPoint::kPointToPoint || finding.culprits.empty() ||
-        context.ranks(point.missing) != finding.culprits ||
-        point.waiting.size() <= point.missing.size()) {
-      continue;
-    }
+    if (point.group == WaitPoint::kPointToPoint || point.missing.empty()) continue;
     const CallRef call = waiting_call(context, point.waiting[0]);
     const std::string_view at = context.run.tables.str(context.call(call).at);
     const bool saves = at.find("distributed/checkpoint/") != std::string_view::npos;
+    const bool most_wait_for_culprits = !finding.culprits.empty() &&
+                                        context.ranks(point.missing) == finding.culprits &&
+                                        point.waiting.size() > point.missing.size();
+    if (!saves && !most_wait_for_culprits) continue;
     return fmt::format("; or, if {} left out {}, {}", context.describe_ranks(point.missing),
                        context.describe_call(call),
                        saves ? "let every rank save the checkpoint" : "make it there, too");

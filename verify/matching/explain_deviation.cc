@@ -223,19 +223,25 @@ void tell_gone_past(const Context& context, const Deviation& d, Finding& finding
 
 // Whether one rank may have left a loop with which another one goes on: it made the other's call
 // before, from this line, and made its own after whole rounds of a loop, or for the first time
-// where it is a barrier, as before a checkpoint and at the end.
+// where it is a barrier, as before a checkpoint and at the end. In a framework's loop all calls
+// have one line of the program (trainer.train()): then both must be calls that it made before.
 bool leaves_loop(const Context& context, CallRef leaves, CallRef goes_on) {
   const std::vector<trace::Call>& calls = context.run.ranks[leaves.rank].calls;
   const trace::Call& own = calls[leaves.call];
   const trace::Call& other = context.call(goes_on);
-  if (own.at.value == 0 || other.at.value == 0 || own.at == other.at) return false;
-  const auto made_at = [&](trace::StringId at) {
-    return std::any_of(calls.begin(), calls.begin() + leaves.call,
-                       [&](const trace::Call& c) { return c.at == at; });
+  if (own.at.value == 0 || other.at.value == 0) return false;
+  const bool one_line = own.at == other.at;
+  const auto agree = [&](const trace::Call& a, const trace::Call& b) {
+    return context.agreement.agree(a.signature, b.signature);
   };
-  if (!made_at(other.at)) return false;
+  const auto made = [&](const trace::Call& like) {
+    return std::any_of(calls.begin(), calls.begin() + leaves.call, [&](const trace::Call& c) {
+      return c.at == like.at && (!one_line || agree(c, like));
+    });
+  };
+  if (!made(other) || (one_line && (agree(own, other) || !made(own)))) return false;
   return comes_after_whole_rounds(context.run, context.agreement, leaves) ||
-         (context.run.tables.op(own) == trace::Op::barrier && !made_at(own.at));
+         (context.run.tables.op(own) == trace::Op::barrier && !made(own));
 }
 
 // Whether the two sides may have made different numbers of iterations.

@@ -124,6 +124,58 @@ std::optional<bool> is_as_before(const Context& context, CallRef message) {
   return before < kMinBefore ? std::nullopt : std::optional(*usual == own.signature);
 }
 
+// Whether the message is what comes next by its rank's earlier ones to this peer, in any lines,
+// where these repeat: 4, 8, 4, 8 is followed by 4. Nothing where they do not repeat as a whole,
+// twice at least. O(calls of the rank).
+std::optional<bool> follows_its_rounds(const Context& context, CallRef message) {
+  const trace::Call& own = context.call(message);
+  const std::vector<trace::Call>& calls = context.run.ranks[message.rank].calls;
+  std::vector<trace::SignatureId> before;
+  for (std::uint32_t c = 0; c < message.call; ++c) {
+    const trace::Call& call = calls[c];
+    if (call.group == own.group && call.peer == own.peer && call.ptag == own.ptag &&
+        context.run.tables.op(call) == context.run.tables.op(own))
+      before.push_back(call.signature);
+  }
+  if (before.size() < 2) return std::nullopt;
+  // The smallest period, by the longest proper prefix that is a suffix (Knuth, Morris and Pratt).
+  std::vector<std::size_t> longest(before.size());
+  for (std::size_t i = 1; i < before.size(); ++i) {
+    std::size_t length = longest[i - 1];
+    while (length > 0 && before[i] != before[length]) length = longest[length - 1];
+    longest[i] = before[i] == before[length] ? length + 1 : 0;
+  }
+  const std::size_t period = before.size() - longest.back();
+  if (before.size() < 2 * period) return std::nullopt;
+  return before[before.size() - period] == own.signature;
+}
+
+// Names the side of a message that does not fit which broke with the order of its earlier rounds,
+// where the other side did as always: in the first message between the two that does not fit, as
+// the later ones follow from it.
+bool name_who_broke_rounds(const Context& context, const ReplayResult::PointToPointPair& pair,
+                           Finding& finding) {
+  const ReplayResult::PointToPointPair* first = &pair;
+  for (const auto& other : context.where.size_mismatches)
+    if (other.sender == pair.sender && other.receiver == pair.receiver &&
+        other.send_call < first->send_call)
+      first = &other;
+  const auto sender = follows_its_rounds(context, {first->sender, first->send_call});
+  const auto receiver = follows_its_rounds(context, {first->receiver, first->recv_call});
+  if (!sender || !receiver || *sender == *receiver) return false;
+  const std::uint32_t broke = *sender ? pair.receiver : pair.sender;
+  finding.culprits = context.ranks({broke});
+  finding.why = fmt::format(
+      "In all earlier rounds the two exchanged messages in one order, and only {} broke with it: "
+      "it "
+      "changed the order, or left out a message.",
+      context.describe_ranks({broke}));
+  finding.fix = fmt::format(
+      "make {} {} in the order of its earlier rounds, and as often (also in batch_isend_irecv)",
+      context.describe_ranks({broke}), *sender ? "receive" : "send");
+  return true;
+}
+
 // Names the side of a message that does not fit whose size or type is new, where the other side did
 // as always.
 void name_who_changed(const Context& context, const ReplayResult::PointToPointPair& pair,
@@ -231,8 +283,10 @@ std::vector<Cause> check_point_to_point(const Context& context) {
     if (out.size() == kMismatchesShown) break;
     out.push_back(explain_mismatch(context, pair));
     if (!odd) {
-      name_who_changed(context, pair, out.back().finding);
-      tell_crossed(context, pair, out.back().finding);
+      Finding& finding = out.back().finding;
+      name_who_changed(context, pair, finding);
+      if (!finding.culprits.empty() || !name_who_broke_rounds(context, pair, finding))
+        tell_crossed(context, pair, finding);
       continue;
     }
     out.back().finding.culprits = context.ranks({*odd});

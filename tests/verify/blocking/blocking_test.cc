@@ -40,6 +40,21 @@ TEST(Blocking, OneLineInTwoGroupsMayBeGroupsThatWereMadeInOtherOrders) {
   EXPECT_THAT(judged("train.py:9"), Not(HasSubstr("different orders")));
 }
 
+// torch.distributed.checkpoint saves in a thread and a group of its own. The rank that left out a
+// save comes to the job's end; the other one waits for it there.
+TEST(Blocking, WhoDoesNotComeToACheckpointMayNotHaveSavedIt) {
+  const auto advice = [](const std::string& at) {
+    const std::string begin = "group saves 0,1; all_reduce n=8; all_reduce n=8; ";
+    const Report report =
+        verify(program({begin + "all_gather g=saves n=1 thread=1 at=" + at + " open; hung",
+                        begin + "barrier open; hung"}));
+    return report.findings.empty() ? "" : report.findings[0].fix;
+  };
+  EXPECT_THAT(advice("torch/distributed/checkpoint/_async_thread_executor.py:30"),
+              HasSubstr("let every rank save the checkpoint"));
+  EXPECT_THAT(advice("metrics.py:30"), Not(HasSubstr("checkpoint")));
+}
+
 TEST(Blocking, ThoseWhoseFilesEndBesideACycleAreNotItsCause) {
   const std::string groups = "group a 0,1; group b 0,1; barrier; ";
   EXPECT_EQ(judge({groups + "all_reduce g=a n=4 open; hung",

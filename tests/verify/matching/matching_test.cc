@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,10 @@
 namespace lockstep::verify {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Matching, AgreeingRanksAreClean) {
   EXPECT_EQ(judge({"all_reduce n=8 redop=sum; barrier; clean",
@@ -158,6 +162,51 @@ TEST(Matching, TheSideOfAMessageThatChangedItsSizeIsNamed) {
   EXPECT_THAT(
       of(sends + "send n=4 peer=1 async; ", "16", receives + "recv n=4 peer=0 async; ", "8"),
       HasSubstr("p2p-size error observed group="));
+}
+
+// Two messages a round, as in batch_isend_irecv, of which one rank exchanges the order or leaves
+// one out.
+TEST(Matching, TheSideThatBrokeTheOrderOfItsRoundsIsNamed) {
+  const auto messages = [](const std::string& op, const std::vector<int>& sizes) {
+    std::string out = "backend nccl; ";
+    for (const int size : sizes)
+      out += fmt::format("{} n={} peer={} async open; ", op, size, op == "send" ? 1 : 0);
+    return out + "hung";
+  };
+  const auto first_of = [&](const std::vector<int>& sent, const std::vector<int>& received) {
+    const Report report = verify(program({messages("send", sent), messages("recv", received)}));
+    std::string out = std::string(report.findings.at(0).fix);
+    for (const trace::Rank rank : report.findings[0].culprits)
+      out += fmt::format(" {}", rank.value);
+    return out;
+  };
+  const std::vector<int> usual = {4, 8, 4, 8, 4, 8};
+  EXPECT_THAT(first_of({4, 8, 4, 8, 8, 4}, usual),
+              AllOf(HasSubstr("make rank 0 send in the order"), EndsWith(" 0")));
+  EXPECT_THAT(first_of(usual, {4, 8, 4, 8, 8, 4}),
+              AllOf(HasSubstr("make rank 1 receive in the order"), EndsWith(" 1")));
+  EXPECT_THAT(first_of({4, 8, 4, 8, 4, 4, 8}, usual), EndsWith(" 0")) << "it left out an 8";
+  // One round before tells no order, and neither do rounds that both ranks change.
+  EXPECT_THAT(first_of({4, 8, 8, 4}, {4, 8, 4, 8}), EndsWith("batch_isend_irecv)"));
+  EXPECT_THAT(first_of({4, 8, 4, 8, 16}, {4, 8, 4, 8, 12}), Not(EndsWith(" 0")));
+  // Of texts, of which each has its own length.
+  EXPECT_THAT(first_of({4, 7, 4, 9, 4, 5}, {4, 7, 4, 9, 4, 6}), Not(EndsWith(" 0")));
+}
+
+// A trainer of a framework, whose calls all have one line of the program. It logs after four steps
+// and at the end, which rank 1 reaches two steps before rank 0.
+TEST(Matching, ALoopOfAFrameworkThatEndedEarlyOnARank) {
+  const std::string step = "all_gather n=1 dtype=int64 at=m.py:3; all_reduce n=8 at=m.py:3; ";
+  const std::string log = "all_gather n=1 dtype=float32 at=m.py:3";
+  const auto advice = [&](const std::string& last) {
+    const std::string begin = repeated(step, 4) + log + "; " + repeated(step, 2);
+    const Report report = verify(program(
+        {begin + "all_gather n=1 dtype=int64 at=m.py:3 open; hung", begin + last + " open; hung"}));
+    return report.findings.at(0).fix;
+  };
+  EXPECT_THAT(advice(log), HasSubstr("as many iterations on every rank"));
+  EXPECT_THAT(advice("all_gather n=1 dtype=float64 at=m.py:3"), Not(HasSubstr("iterations")))
+      << "it never made such a call";
 }
 
 // A validation of which rank 1 makes a round more, beside the training's next call.

@@ -67,6 +67,10 @@ struct RankNote {
   Says says = Says::only_its_text;
   std::string content = {};  // at most kLongest bytes; not yet printable()
 
+  // An exception's place in the program, "/app/model.py:17", by the traceback before it; empty: the
+  // source does not tell it. Not yet printable().
+  std::string raised_at = {};
+
   // stack: it is inside torch.distributed's creation of a process group.
   bool creates_group = false;
 

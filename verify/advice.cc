@@ -75,8 +75,7 @@ Advice advice_about(std::string_view text, const std::string& host) {
   if (trace::says_models_differ(text) || contains_text(text, "of the same param in process"))
     return {
         "build one model on every rank before DistributedDataParallel: the same layers, and the "
-        "same "
-        "parameters frozen (requires_grad), also of adapters",
+        "same parameters frozen (requires_grad), also of adapters",
         ""};
   if (trace::says_sizes_differ(text))
     return {

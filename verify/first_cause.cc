@@ -130,7 +130,11 @@ std::string shown(std::string_view text, const Location& location) {
                      text.size() > kShown ? " …" : "", printable(location.str()));
 }
 
-std::string shown(const RankNote& note) { return shown(note.text, note.location); }
+std::string shown(const RankNote& note) {
+  if (note.raised_at.empty()) return shown(note.text, note.location);
+  return shown(note.text,
+               {fmt::format("{}; {}", note.raised_at, note.location.file), note.location.line});
+}
 
 // The ranks that notes of a kind are about; sorted.
 template <class IsOfKind>

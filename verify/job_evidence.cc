@@ -177,8 +177,13 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
   for (const trace::RankNote* note : ends) f.ranks.push_back(note->rank);
   std::string text = printable(first.text);
   if (text.size() > kTextShown) text = printable(text.substr(0, kTextShown)) + " …";
-  f.message = fmt::format("{}{}: {}", describe_ranks(f.ranks),
-                          describe_end(first.kind, f.ranks.size() == 1), text);
+  const bool in_one_place = !first.raised_at.empty() &&
+                            std::all_of(ends.begin(), ends.end(), [&](const trace::RankNote* note) {
+                              return note->raised_at == first.raised_at;
+                            });
+  f.message = fmt::format("{}{}: {}{}", describe_ranks(f.ranks),
+                          describe_end(first.kind, f.ranks.size() == 1), text,
+                          in_one_place ? fmt::format(" ({})", printable(first.raised_at)) : "");
   std::vector<trace::Rank> untraced;
   std::copy_if(f.ranks.begin(), f.ranks.end(), std::back_inserter(untraced),
                [&](trace::Rank rank) { return run.find(rank) == nullptr; });

@@ -8,6 +8,8 @@
 
 #include "base/text.h"
 #include "trace/evidence/failure_messages.h"
+#include "trace/evidence/frames.h"
+#include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -109,6 +111,19 @@ bool is_cut_type(std::string_view line) {
 
 }  // namespace
 
+// `  File "/app/model.py", line 17, in forward`
+void ExceptionReader::take_frame(std::string_view line) {
+  constexpr std::string_view kFile = "File \"", kLine = "\", line ";
+  constexpr std::size_t kLongestPath = 256;
+  line = trimmed(line);
+  const std::size_t end = line.find(kLine);
+  if (!line.starts_with(kFile) || end == kNpos || end > kLongestPath) return;
+  const auto number = number_after(line.substr(end), kLine);
+  if (!number) return;
+  at_ = fmt::format("{}:{}", line.substr(kFile.size(), end - kFile.size()), *number);
+  if (!of_a_library(at_)) users_at_ = at_;
+}
+
 ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
   if (begins(line)) return {.part = true};
   if (in_terminate_ || contains_text(line, kTerminate)) return take_terminate(line);
@@ -116,7 +131,11 @@ ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
 }
 
 bool ExceptionReader::begins(std::string_view line) {
-  if (line.starts_with(kTraceback)) return in_traceback_ = true;
+  if (line.starts_with(kTraceback)) {
+    at_.clear();
+    users_at_.clear();
+    return in_traceback_ = true;
+  }
   // ╭──── Traceback (most recent call last) ────╮
   if (line.starts_with(kBoxCorner) && contains_text(line, kTraceback))
     return boxed_ = in_traceback_ = true;
@@ -142,7 +161,10 @@ ExceptionReader::Taken ExceptionReader::take_terminate(std::string_view line) {
 
 ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
   // Frames are indented. The first line that is not is the exception.
-  if (line.empty() || is_indented(line)) return {.part = true};
+  if (line.empty() || is_indented(line)) {
+    take_frame(line);
+    return {.part = true};
+  }
   if (boxed_ && (line.starts_with(kBoxSide) || line.starts_with(kBoxEnd))) return {.part = true};
   if (contains_text(line, "RayTaskError(") && contains_text(line, "(pid=")) {
     of_task_ = line;
@@ -157,7 +179,8 @@ ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
   return {.part = true,
           .raised = std::string(line),
           .in_thread = thread,
-          .of_task = std::exchange(of_task_, {})};
+          .of_task = std::exchange(of_task_, {}),
+          .at = users_at_.empty() ? std::exchange(at_, {}) : std::exchange(users_at_, {})};
 }
 
 }  // namespace lockstep::trace

@@ -34,6 +34,9 @@ class ExceptionReader {
     std::optional<std::string> raised = {};
     bool in_thread = false;    // which a thread raised
     std::string of_task = {};  // the line in which Ray names the process that raised it
+    // "/app/model.py:17": the innermost frame of the traceback in the user's code, else the
+    // innermost; empty: it has none.
+    std::string at = {};
   };
   Taken take(std::string_view line);
 
@@ -51,7 +54,10 @@ class ExceptionReader {
   Taken take_terminate(std::string_view line);
   Taken take_traceback(std::string_view line);
 
+  void take_frame(std::string_view line);
+
   bool in_traceback_ = false;
+  std::string at_, users_at_;  // the newest frame, and the newest of the user's code
   bool boxed_ = false;         // it is drawn as a box
   std::string of_task_;        // it is of that task of Ray
   bool ignored_ = false;       // it is of an exception that Python ignores

@@ -34,6 +34,7 @@ class LogNotes {
   std::optional<std::size_t> add(RankNote note);
 
   RankNote& operator[](std::size_t n) { return out_.notes[n]; }
+  std::size_t size() const { return out_.notes.size(); }
   auto begin() { return out_.notes.begin(); }
   auto end() { return out_.notes.end(); }
 

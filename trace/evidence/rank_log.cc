@@ -229,7 +229,9 @@ class RankLogReader {
     if (taken.raised && taken.in_thread && !uncaught) {
       add(NoteKind::caught, rank, text);
     } else if (taken.raised) {
+      const std::size_t before = notes_.size();
       note_exception(stream, rank, *taken.raised, taken.of_task);
+      if (notes_.size() > before) notes_[before].raised_at = taken.at;
     }
     return taken.part;
   }

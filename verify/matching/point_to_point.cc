@@ -167,8 +167,7 @@ bool name_who_broke_rounds(const Context& context, const ReplayResult::PointToPo
   finding.culprits = context.ranks({broke});
   finding.why = fmt::format(
       "In all earlier rounds the two exchanged messages in one order, and only {} broke with it: "
-      "it "
-      "changed the order, or left out a message.",
+      "it changed the order, or left out a message.",
       context.describe_ranks({broke}));
   finding.fix = fmt::format(
       "make {} {} in the order of its earlier rounds, and as often (also in batch_isend_irecv)",

@@ -131,6 +131,27 @@ TEST_F(JoinTest, OneLeftOverTraceDoesNotOutweighTheLogOfAll) {
   EXPECT_THAT(load().sources, HasSubstr("calls: 1 file of watchdog-log; evidence: 1 file of text"));
 }
 
+// Of a log alone the report says where in the program a rank raised its exception.
+TEST_F(JoinTest, ALogShowsWhereARankRaisedItsException) {
+  const auto message = [&](const std::vector<std::string>& files, const std::string& raised) {
+    std::string log = "[rank1]: Traceback (most recent call last):\n";
+    int line = 10;
+    for (const std::string& file : files)
+      log += fmt::format("[rank1]:   File \"{}\", line {}, in f\n[rank1]:     f()\n", file, ++line);
+    dir_.write("job.log", log + "[rank1]: " + raised + "\n");
+    const verify::Report report = verify::verify(load());
+    return report.findings.empty() ? "" : report.findings[0].message;
+  };
+  const std::string torch = "/v/lib/python3.11/site-packages/torch/nn/modules/module.py";
+  EXPECT_EQ(
+      message({"/home/u/train.py", "/home/u/model.py", torch}, "KeyError: 'image'"),
+      "rank 1 raised an exception: KeyError: 'image' (/home/u/model.py:12); no trace of it was "
+      "given");
+  EXPECT_THAT(message({torch}, "KeyError: 'image'"), HasSubstr("module.py:11)"));
+  EXPECT_EQ(message({}, "KeyError: 'image'"),
+            "rank 1 raised an exception: KeyError: 'image'; no trace of it was given");
+}
+
 TEST_F(JoinTest, TheLogShowsHowARankEnded) {
   for (int r = 0; r < 4; ++r) {
     dir_.write(fmt::format("rank_{}.trace.jsonl", r),

@@ -185,6 +185,7 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
   if (content.truncated) {
     for (RankTrace& trace : piece.traces) {
       trace.add_damage("the packed file was cut off or is damaged; what came before was read");
+      trace.damaged_at_end = true;
     }
   }
   return piece;

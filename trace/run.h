@@ -310,6 +310,7 @@ struct RankTrace {
   std::uint64_t damaged_count = 0;     // records that could not be used
   std::vector<DamagedRecord> damaged;  // the first kDamagedKept of them
   static constexpr std::size_t kDamagedKept = 8;
+  bool damaged_at_end = false;  // the last of them is the one in which the file was cut off
 
   // Counts a record of `source` that could not be used. `line`: 1-based; 0 where there are none.
   void add_damage(std::string message, int line = 0);

@@ -20,6 +20,7 @@
 #include "verify/input.h"
 #include "verify/job_evidence.h"
 #include "verify/lifecycle.h"
+#include "verify/lost_records.h"
 #include "verify/matching/group_divergence.h"
 #include "verify/matching/matching.h"
 #include "verify/numbers/check_numbers.h"
@@ -212,32 +213,6 @@ void add_at_the_end(const Context& context, OpenQuestions& questions, std::vecto
   causes.add(check_buffers(context));
 }
 
-// Turns what says that a rank's calls do not fit those of others into a question where that rank's
-// dump is damaged: the record that would tell may be the damaged one. A dump names no parameters,
-// by which two calls that were both read could contradict each other (only_damage). What a rank
-// says of a group's members is no call's record, and where a dump ends too early all before it
-// counts.
-void doubt_damaged_dumps(const trace::Run& run, OpenQuestions& questions,
-                         std::vector<Finding>& findings) {
-  if (!is_snapshot(run)) return;
-  std::erase_if(findings, [&](const Finding& f) {
-    const bool of_calls = f.rule != RuleId::group_divergence &&
-                          (rule(f.rule).family == "matching" || f.rule == RuleId::p2p_unmatched ||
-                           f.rule == RuleId::p2p_size);
-    const bool damaged = !f.culprits.empty() &&
-                         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
-                           const trace::RankTrace* const trace = run.find(rank);
-                           if (trace == nullptr) return false;
-                           const std::uint64_t cut = trace->end == trace::End::cut ? 1 : 0;
-                           return trace->damaged_count > cut;
-                         });
-    if (!of_calls || !damaged) return false;
-    questions.undecided.push_back(
-        fmt::format("{}: or a damaged record of its dump only makes it look so", f.message));
-    return true;
-  });
-}
-
 // Runs all analyses. The order matters: a cause is added before what it explains, so that the
 // consequence finds it. Groups with different members explain deviations, deviations explain waits,
 // waits explain deaths and exceptions, and all of them explain wrong numbers.
@@ -330,9 +305,8 @@ bool is_decided_if_hung(const trace::Run& run, VerifyOptions options) {
   return verify(run, options).verdict == Verdict::findings;
 }
 
-}  // namespace
-
-Report verify(const trace::Run& run, const VerifyOptions& options) {
+// The verdict, if what was read is all that there was.
+Report judge(const trace::Run& run, const VerifyOptions& options) {
   // Without any end mark, the traces were copied while the job ran, or the whole job died at once:
   // a rank with fewer calls may just have been slower. An end that its log tells is no mark: the
   // recordings of the others do not say whether these ended, too.
@@ -380,7 +354,6 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Causes causes(context);
   find_causes(context, questions, causes);
   report.findings = causes.take();
-  doubt_damaged_dumps(run, questions, report.findings);
   const std::optional<ReplayResult> positions = presumed_positions(context, questions);
   const Context presumed{.run = run,
                          .groups = groups,
@@ -404,6 +377,15 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   const bool may_have_hung = !options.live && !options.hung && !where.wait_points.empty();
   if (report.verdict == Verdict::inconclusive && may_have_hung && is_decided_if_hung(run, options))
     report.unknown.insert(report.unknown.begin() + std::ssize(questions.undecided), kUnlessHung);
+  return report;
+}
+
+}  // namespace
+
+Report verify(const trace::Run& run, const VerifyOptions& options) {
+  Report report = judge(run, options);
+  doubt_findings_of_lost_records(run, report,
+                                 [&](const trace::Run& others) { return judge(others, options); });
   return report;
 }
 

@@ -1,7 +1,9 @@
 // Operations never waited for; missing, damaged and contradicting input.
 
 #include <algorithm>
+#include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -141,6 +143,74 @@ TEST(Input, LostLinesAccuseNobody) {
        damaged}));
   EXPECT_TRUE(says_rule(report, RuleId::damaged_trace));
   EXPECT_EQ(report.verdict, Verdict::inconclusive) << summary(report);
+}
+
+// The text with its line that holds `part` made unreadable.
+std::string without_line(std::string text, const std::string& part) {
+  text.replace(text.find(part), part.size(), part.size(), '\0');
+  return text;
+}
+
+// Of two receives that pair by their order, a line that was a call moves all later ones.
+TEST(Input, LostLinesAccuseNoMessage) {
+  const std::string sends = "send peer=1 n=4; send peer=1 n=8; send peer=1 n=16; clean";
+  const std::string receives =
+      program_text(1, 2, "recv peer=0 n=4; recv peer=0 n=8; recv peer=0 n=16; clean");
+  const Report report =
+      verify(run_from_text({program_text(0, 2, sends), without_line(receives, "\"id\":1")}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  EXPECT_THAT(report.unknown.at(0), HasSubstr("or lost records of rank 1 only make it look so"));
+}
+
+// One call fewer, and the splits fit those of another round.
+TEST(Input, LostLinesAccuseNoExchange) {
+  const auto rounds = [](int first) {
+    std::string out;
+    for (int i = 0; i < 4; ++i) {
+      const int to_self = first + i, to_other = 4 + i;
+      out += fmt::format("all_to_all_single in={0} out={0} in_splits={1} out_splits={1}; ",
+                         to_self + to_other,
+                         first == 1 ? fmt::format("{},{}", to_self, to_other)
+                                    : fmt::format("{},{}", to_other, to_self));
+    }
+    return out + "barrier; clean";
+  };
+  EXPECT_EQ(summary(verify(program({rounds(1), rounds(2)}))), "verdict clean");
+  const std::string damaged = without_line(program_text(1, 2, rounds(2)), "\"id\":1");
+  const Report report = verify(run_from_text({program_text(0, 2, rounds(1)), damaged}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+}
+
+// The look-alikes: another rank's trace is damaged, and a rank that recorded how it ended.
+TEST(Input, LostLinesExcuseNobodyElse) {
+  const std::string reduces = "all_reduce n=4; all_reduce n=4; all_reduce n=4; barrier open; hung";
+  const std::string stalls = "all_reduce n=4; all_reduce n=4; all_reduce n=4; hung";
+  const std::string damaged = without_line(program_text(1, 4, reduces), "\"id\":0");
+  const auto judged = [&](const std::string& last) {
+    return verify(run_from_text({program_text(0, 4, reduces), damaged, program_text(2, 4, reduces),
+                                 program_text(3, 4, last)}));
+  };
+  EXPECT_THAT(summary(judged(stalls)), HasSubstr("host-stall error proven culprits=3"));
+  const Report raised = verify(run_from_text(
+      {program_text(0, 2, reduces),
+       without_line(program_text(1, 2,
+                                 "all_reduce n=4; all_reduce n=4; all_reduce n=4; raise "
+                                 "KeyError; exception"),
+                    "\"id\":0")}));
+  EXPECT_THAT(summary(raised), HasSubstr("culprits=1"));
+}
+
+// Its peers completed calls that the end of rank 1's file does not hold: the rank did not stop
+// there. One whose file holds all of them did, and so did rank 2 in the last case.
+TEST(Input, ATraceThatLostItsEndIsNoRankThatStopped) {
+  const std::string steps = "all_reduce n=4; all_reduce n=4; all_reduce n=4; ";
+  const auto judged = [&](const std::string& lost, const std::string& end) {
+    return summary(verify(program({steps + "barrier open; hung", lost + "cut", steps + end})));
+  };
+  const std::string two = "all_reduce n=4; all_reduce n=4; ";
+  EXPECT_EQ(judged(two, "barrier open; hung"), "verdict inconclusive");
+  EXPECT_THAT(judged(steps, "barrier open; hung"), HasSubstr("culprits=1"));
+  EXPECT_THAT(judged(two, "hung"), HasSubstr("culprits=2"));
 }
 
 TEST(Input, ACutOffTraceOfARunThatWentWellIsInconclusive) {

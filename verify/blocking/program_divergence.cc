@@ -12,6 +12,7 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 
 namespace lockstep::verify {
 

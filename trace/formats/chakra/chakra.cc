@@ -128,6 +128,7 @@ class ChakraReader {
     trace_.open_ended = !whole;
     if (!whole) {
       trace_.add_damage("the file ends in the middle of a node; what came before was read");
+      trace_.damaged_at_end = true;
     }
     declare_groups();
     add_calls();

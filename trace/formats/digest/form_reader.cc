@@ -38,9 +38,10 @@ class FormReader {
   void read_header() {
     trace_.semantics = static_cast<Semantics>(in_.below(2));
     trace_.end = static_cast<End>(in_.below(static_cast<std::uint64_t>(End::interrupted) + 1));
-    const std::uint64_t flags = in_.below(16);
+    const std::uint64_t flags = in_.below(32);
     trace_.snapshot = (flags & 1U) != 0;
     trace_.open_ended = (flags & 2U) != 0;
+    trace_.damaged_at_end = (flags & 16U) != 0;
     trace_.first_number = (flags & 8U) != 0 ? 1 : 0;
     trace_.dropped = in_.number();
     trace_.backend = in_.text();

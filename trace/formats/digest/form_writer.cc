@@ -96,7 +96,8 @@ class FormWriter {
     out_.number(static_cast<std::uint64_t>(trace_.semantics));
     out_.number(static_cast<std::uint64_t>(trace_.end));
     out_.number((trace_.snapshot ? 1U : 0U) | (trace_.open_ended ? 2U : 0U) |
-                (trace_.inconclusive.empty() ? 0U : 4U) | (trace_.first_number == 1 ? 8U : 0U));
+                (trace_.inconclusive.empty() ? 0U : 4U) | (trace_.first_number == 1 ? 8U : 0U) |
+                (trace_.damaged_at_end ? 16U : 0U));
     out_.number(trace_.dropped);
     out_.text(trace_.backend);
     out_.text(trace_.program);

@@ -62,6 +62,7 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   // A dump that was cut off: the rank went on after the last entry that was read.
   if (!dump->damage.empty()) {
     trace->add_damage(fmt::format("{} (byte {})", dump->damage, dump->damage_at));
+    trace->damaged_at_end = true;
     trace->end = End::cut;
     trace->open_ended = true;
   }

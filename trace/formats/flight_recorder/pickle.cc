@@ -479,20 +479,35 @@ class Machine {
   }
 
   // Closes the containers that were open where the pickle was cut off, from the inside out, so that
-  // everything complete by then is in the tree: the entries before the cut are kept.
+  // everything complete by then is in the tree: the entries before the cut are kept. The one at the
+  // cut is not: without its last keys, a call that completed looks like one that is open.
   void salvage() {
+    drop_dict_without_keys();
     while (!marks_.empty()) {
       const std::size_t from = marks_.back();
       marks_.pop_back();
-      if (from > floor()) {
+      const bool held = from > floor();
+      const bool is_entry = held && stack_[from - 1].is(ValueKind::dict) && !marks_.empty() &&
+                            marks_.back() > 0 && stack_[marks_.back() - 1].is(ValueKind::list);
+      if (held && !is_entry) {
         const Value& below = stack_[from - 1];
         std::span<const Value> items = above(from);
         if (below.is(ValueKind::dict)) items = items.first(items.size() / 2 * 2);
         if (below.is(ValueKind::dict) || below.is(ValueKind::list)) tree().append(below, items);
       }
-      top_ = from;
+      top_ = is_entry ? from - 1 : from;
     }
     if (top_ > 0) tree().root = stack_[0];
+  }
+
+  // The pickle was cut off between the beginning of a list's next dict and the dict's first key.
+  void drop_dict_without_keys() {
+    if (marks_.empty() || marks_.back() == 0 || top_ <= marks_.back()) return;
+    const Value& last = stack_[top_ - 1];
+    if (stack_[marks_.back() - 1].is(ValueKind::list) && last.is(ValueKind::dict) &&
+        tree().pairs(last).empty()) {
+      --top_;
+    }
   }
 
   std::string_view bytes_;

@@ -135,6 +135,7 @@ enum class Key : std::uint8_t {
   completed,
   seq,
   open_ended,
+  damaged_at_end,
   inconclusive,
   ends_of_waits,
   longest_open,

@@ -26,12 +26,15 @@ class TextReader {
 
   Result<RankTrace> read() {
     if (Status status = read_header(); !status) return status.error();
+    bool ends_in_damage = false;
     while (lines_.next()) {
       simdjson::dom::object object;
       std::string problem;
       if (lines_.parse(object, problem)) problem = read_line(object);
-      if (!problem.empty()) trace_.add_damage(std::move(problem), lines_.number());
+      ends_in_damage = !problem.empty();
+      if (ends_in_damage) trace_.add_damage(std::move(problem), lines_.number());
     }
+    if (ends_in_damage && !ended_) trace_.damaged_at_end = true;
     if (trace_.converted_from.empty()) builder_.finish();
     if (unrecorded_) {  // pairs of a call's index and its count
       trace_.unrecorded.resize(trace_.calls.size());
@@ -165,6 +168,7 @@ void TextReader::read_converted() {
   trace_.longest_completed = fields_.integer(Key::longest_completed, 0).value_or(kNoTime);
   trace_.open_ended = fields_.boolean(Key::open_ended);
   trace_.first_number = number(Key::first_number);
+  trace_.damaged_at_end = fields_.boolean(Key::damaged_at_end);
   trace_.inconclusive = fields_.text(Key::inconclusive).value_or("");
   sized_ = fields_.boolean(Key::sized, true);
   if (fields_.has(Key::created)) created_ = number(Key::created);

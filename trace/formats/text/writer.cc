@@ -348,6 +348,7 @@ void TextWriter::add_converted() {
     line_.key("unrecorded").numbers(pairs);
   }
   flag("open_ended", trace_.open_ended);
+  flag("damaged_at_end", trace_.damaged_at_end);
   optional_text("inconclusive", trace_.inconclusive);
   if (!trace_.conflicts.empty())
     line_.key("conflicts").list(trace_.conflicts, [&](const auto& text) { line_.string(text); });

@@ -70,6 +70,30 @@ TEST(Pickle, KeepsWhatCameBeforeTheCut) {
   EXPECT_NE(late->tree.find(late->tree.root, "b"), nullptr);
 }
 
+// {"a": [{"k": 1, "v": 2}, {"k": 3, "v": 4}]}: a dict of the list is there with all its keys, or
+// not at all.
+TEST(Pickle, KeepsNoPartOfAListsDict) {
+  using namespace std::string_literals;
+  const auto dict = [](char k, char v) {
+    return "}("s + "X\x01\x00\x00\x00kK"s + k + "X\x01\x00\x00\x00vK"s + v + "u"s;
+  };
+  const std::string bytes =
+      "\x80\x02}(X\x01\x00\x00\x00"s + "a](" + dict(1, 2) + dict(3, 4) + "eu.";
+  std::size_t most = 0;
+  for (std::size_t cut = 2; cut <= bytes.size(); ++cut) {
+    const Result<Pickle> p = read_pickle(std::string_view(bytes).substr(0, cut), "f");
+    ASSERT_TRUE(p) << cut;
+    const DataTree::Value* const list = p->tree.find(p->tree.root, "a");
+    if (list == nullptr) continue;
+    most = std::max(most, p->tree.items(*list).size());
+    for (const DataTree::Value& entry : p->tree.items(*list)) {
+      EXPECT_NE(p->tree.find(entry, "k"), nullptr) << cut;
+      EXPECT_NE(p->tree.find(entry, "v"), nullptr) << cut;
+    }
+  }
+  EXPECT_EQ(most, 2U);
+}
+
 TEST(Pickle, SurvivesEveryFlippedBit) {
   const std::string good = sample();
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {

@@ -1,0 +1,200 @@
+#include "verify/lost_records.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trace/signature.h"
+#include "verify/context.h"
+#include "verify/rules/rules.h"
+#include "verify/verdict.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+using CallCounts = std::map<trace::GroupId, std::uint64_t>;
+// By group, sender and receiver.
+using MessageCounts = std::map<std::tuple<trace::GroupId, trace::Rank, trace::Rank>, std::uint64_t>;
+
+// What must have been issued, since others saw it complete.
+struct Completed {
+  CallCounts collectives;  // by every member of the group
+  MessageCounts messages;
+};
+
+Completed completed_calls(const trace::Run& run) {
+  Completed out;
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::Call& call : trace.calls) {
+      if (!call.has(trace::kCompleted)) continue;
+      const trace::Op op = run.tables.op(call);
+      if (trace::completes_together(op)) {
+        std::uint64_t& count = out.collectives[call.group];
+        count = std::max(count, call.seq + std::uint64_t{1});
+      } else if (op == trace::Op::recv && trace.dropped == 0) {
+        ++out.messages[{call.group, call.peer, trace.rank}];
+      }
+    }
+  }
+  return out;
+}
+
+// Whether the rank issued calls that its trace ends too early to hold. A snapshot is no such trace:
+// it may have been taken before those of other ranks.
+bool went_on(const trace::Run& run, const trace::RankTrace& trace, const Completed& completed) {
+  if (trace.end != trace::End::cut || trace.end_is_told || trace.snapshot) return false;
+  CallCounts collectives;
+  MessageCounts sent;
+  for (const trace::Call& call : trace.calls) {
+    if (run.tables.op(call) == trace::Op::send) {
+      ++sent[{call.group, trace.rank, call.peer}];
+    } else if (!run.tables.is_message(call)) {
+      std::uint64_t& count = collectives[call.group];
+      count = std::max(count, call.seq + std::uint64_t{1});
+    }
+  }
+  const auto exceeds = [](const auto& all, const auto& own, const auto& key) {
+    const auto a = all.find(key), b = own.find(key);
+    return a != all.end() && a->second > (b == own.end() ? 0 : b->second);
+  };
+  if (trace.dropped == 0) {
+    const auto of_rank = [&](const auto& counted) {
+      return std::get<1>(counted.first) == trace.rank &&
+             exceeds(completed.messages, sent, counted.first);
+    };
+    if (std::any_of(completed.messages.begin(), completed.messages.end(), of_rank)) return true;
+  }
+  return std::any_of(trace.groups.begin(), trace.groups.end(), [&](const auto& membership) {
+    return exceeds(completed.collectives, collectives, membership.group);
+  });
+}
+
+// Damaged, but for the record in which the file was cut off.
+bool has_damage_within(const trace::RankTrace& trace) {
+  return trace.damaged_count > (trace.damaged_at_end ? 1 : 0);
+}
+
+// Ranks whose traces lack records.
+std::set<trace::Rank> ranks_with_losses(const trace::Run& run) {
+  const Completed completed = completed_calls(run);
+  std::set<trace::Rank> out;
+  for (const trace::RankTrace& trace : run.ranks) {
+    // A dump also counts names that it could mend. Where it lost an entry, its end is open.
+    const bool lost = has_damage_within(trace) && (!trace.snapshot || trace.open_ended);
+    if (lost || went_on(run, trace, completed)) out.insert(trace.rank);
+  }
+  return out;
+}
+
+trace::Run run_without(const trace::Run& run, const std::set<trace::Rank>& ranks) {
+  trace::Run out;
+  std::copy_if(run.ranks.begin(), run.ranks.end(), std::back_inserter(out.ranks),
+               [&](const trace::RankTrace& trace) { return !ranks.contains(trace.rank); });
+  trace::move_to_tables(out.tables, run.tables, out.ranks);
+  out.world_size = run.world_size;
+  out.unknown = run.unknown;
+  out.unreadable = run.unreadable;
+  out.header_conflicts = run.header_conflicts;
+  out.notes = run.notes;
+  out.sources = run.sources;
+  return out;
+}
+
+bool compares_calls(const Finding& f) {
+  const std::string_view family = rule(f.rule).family;
+  return (family == "matching" && f.rule != RuleId::group_divergence) || family == "blocking" ||
+         f.rule == RuleId::never_waited;
+}
+
+// Whether the finding says that the culprits' calls differ from those of others, and all their
+// dumps hold names that had to be mended.
+bool rests_on_mended_names(const trace::Run& run, const Finding& f) {
+  if (rule(f.rule).family != "matching" && f.rule != RuleId::p2p_unmatched &&
+      f.rule != RuleId::p2p_size) {
+    return false;
+  }
+  return !f.culprits.empty() &&
+         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
+           const trace::RankTrace* const trace = run.find(rank);
+           return trace != nullptr && trace->snapshot && has_damage_within(*trace);
+         });
+}
+
+// Whether each of the finding's culprits recorded how it ended.
+bool recorded_their_ends(const trace::Run& run, const Finding& f) {
+  return !f.culprits.empty() &&
+         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
+           const trace::RankTrace* const trace = run.find(rank);
+           return trace != nullptr &&
+                  (trace->end_is_told || !trace->exceptions.empty() ||
+                   trace->end == trace::End::exception || trace->end == trace::End::killed);
+         });
+}
+
+// Two calls with the same parameters, both read, that differ: only such a finding names parameters
+// and compares what calls say of themselves.
+bool is_contradiction(const Finding& f) {
+  switch (f.rule) {
+    case RuleId::op_mismatch:
+    case RuleId::size_mismatch:
+    case RuleId::dtype_mismatch:
+    case RuleId::redop_mismatch:
+    case RuleId::root_mismatch:
+      return !f.what.empty();
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void doubt_findings_of_lost_records(const trace::Run& run, Report& report,
+                                    const std::function<Report(const trace::Run&)>& verify_others) {
+  const auto holds = [&](const Finding& f) {
+    return !compares_calls(f) || is_contradiction(f) || recorded_their_ends(run, f);
+  };
+  if (std::all_of(report.findings.begin(), report.findings.end(), holds)) return;
+  const std::set<trace::Rank> lost = ranks_with_losses(run);
+  Report without;
+  if (!lost.empty()) without = verify_others(run_without(run, lost));
+  const auto is_among = [](const Finding& f, const std::vector<Finding>& findings) {
+    return std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.rule == f.rule && other.culprits == f.culprits && other.group == f.group;
+    });
+  };
+  std::vector<std::string> questions;
+  std::erase_if(report.findings, [&](const Finding& f) {
+    const bool mended = compares_calls(f) && rests_on_mended_names(run, f);
+    if (!mended && (holds(f) || lost.empty() || is_among(f, without.findings))) return false;
+    const std::string& told = f.message.empty() ? f.headline : f.message;
+    questions.push_back(
+        mended ? fmt::format("{}: or a damaged record of its dump only makes it look so", told)
+               : fmt::format("{}: or lost records of {} only make it look so", told,
+                             describe_ranks({lost.begin(), lost.end()})));
+    return true;
+  });
+  if (questions.empty()) return;
+  for (Finding& f : without.findings) {
+    const bool added = f.severity != Severity::note && compares_calls(f);
+    if (added && !is_among(f, report.findings)) report.findings.push_back(std::move(f));
+  }
+  sort_findings(report.findings);
+  report.unknown.insert(report.unknown.begin(), std::move_iterator(questions.begin()),
+                        std::move_iterator(questions.end()));
+  const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
+                                   [](const Finding& f) { return f.severity != Severity::note; });
+  report.verdict = serious ? Verdict::findings : Verdict::inconclusive;
+}
+
+}  // namespace lockstep::verify

@@ -9,7 +9,7 @@ fault were named.
 usage: jobs_test.py [--first N] [--programs N] [--jobs N]    tables; fails beyond the bounds below
        jobs_test.py --seed N [--show] [--keep FOLDER]        one case, its report and its files
 
---healthy leaves the faults out: for either.
+--healthy leaves the faults out, --damaged makes lines of one text trace unreadable: for either.
 
 LOCKSTEP_PROGRAM names the program; default: build/full/lockstep or build/core/lockstep.
 """
@@ -70,25 +70,28 @@ def verify(folder):
     return content, run.stdout
 
 
-def record(seed, healthy, folder):
-    """The case of a seed, its recording in the folder."""
+def record(seed, healthy, damaged, folder):
+    """The case of a seed, its recording in the folder. Nothing if there is none."""
     case = cases.build(seed, healthy)
-    if case is not None:
-        recordings.write(random.Random(seed + 2), case, folder)
+    if case is None or damaged and not case.form.startswith("text"):
+        return None
+    recordings.write(random.Random(seed + 2), case, folder)
+    if damaged:
+        recordings.lose_records(random.Random(seed + 3), folder)
     return case
 
 
-def run_seed(seed, healthy=False):
+def run_seed(seed, healthy=False, damaged=False):
     try:
-        return outcome_of(seed, healthy)
+        return outcome_of(seed, healthy, damaged)
     except Exception as error:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def outcome_of(seed, healthy):
+def outcome_of(seed, healthy, damaged):
     with tempfile.TemporaryDirectory(prefix="lockstep-jobs-") as scratch:
         folder = f"{scratch}/job"
-        case = record(seed, healthy, folder)
+        case = record(seed, healthy, damaged, folder)
         if case is None:
             return None
         report, _ = verify(folder)
@@ -119,12 +122,13 @@ def print_table(outcomes, title, key):
     print()
 
 
-def run_all(first, count, workers, healthy):
+def run_all(first, count, workers, healthy, damaged):
     seeds = range(first, first + count)
-    run = functools.partial(run_seed, healthy=healthy)
+    run = functools.partial(run_seed, healthy=healthy, damaged=damaged)
     with concurrent.futures.ProcessPoolExecutor(workers) as pool:
         outcomes = [o for o in pool.map(run, seeds, chunksize=4) if o]
-    print(f"seeds {first} to {first + count - 1}: {len(outcomes)} cases\n")
+    kind = f"{'healthy ' if healthy else ''}{'damaged ' if damaged else ''}"
+    print(f"seeds {first} to {first + count - 1}: {len(outcomes)} {kind}cases\n")
     print_table(outcomes, "recording", lambda o: o.form)
     print_table(outcomes, "fault", lambda o: o.fault)
     for outcome in outcomes:
@@ -142,12 +146,12 @@ def beyond_bounds(outcomes):
 # One case.
 
 
-def show(seed, healthy, keep, whole):
+def show(seed, healthy, damaged, keep, whole):
     folder = keep or tempfile.mkdtemp(prefix="lockstep-jobs-")
     shutil.rmtree(folder, ignore_errors=True)
-    case = record(seed, healthy, folder)
+    case = record(seed, healthy, damaged, folder)
     if case is None:
-        print(f"seed {seed}: the fault has no place in the job")
+        print(f"seed {seed}: the fault has no place in the job, or damage none in its recording")
         return
     report, text = verify(folder)
     print(describe(case, judge.judge(case, report), report))
@@ -170,15 +174,21 @@ def main():
     options.add_argument("--jobs", type=int, default=1, help="processes at once")
     options.add_argument("--seed", type=int)
     options.add_argument("--healthy", action="store_true", help="jobs without faults")
+    options.add_argument("--damaged", action="store_true", help="lost lines in one text trace")
     options.add_argument("--show", action="store_true", help="with --seed: all that is known of it")
     options.add_argument("--keep", help="with --seed: the folder for its files")
     chosen = options.parse_args()
     if chosen.seed is not None:
-        show(chosen.seed, chosen.healthy, chosen.keep, chosen.show)
+        show(chosen.seed, chosen.healthy, chosen.damaged, chosen.keep, chosen.show)
         return
-    outcomes = run_all(chosen.first, chosen.programs, chosen.jobs, chosen.healthy)
+    outcomes = run_all(chosen.first, chosen.programs, chosen.jobs, chosen.healthy, chosen.damaged)
+    if (chosen.first, chosen.programs) != (FIRST, PROGRAMS):
+        return
     complaints = beyond_bounds(outcomes)
-    if (chosen.first, chosen.programs) == (FIRST, PROGRAMS) and complaints:
+    if not chosen.damaged:  # lost lines accuse nobody
+        damaged = run_all(FIRST, PROGRAMS, chosen.jobs, healthy=True, damaged=True)
+        complaints += beyond_bounds(damaged)
+    if complaints:
         sys.exit("\n".join(complaints))
 
 

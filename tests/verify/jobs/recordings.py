@@ -18,6 +18,19 @@ def write(rng, case, folder):
         write_dumps(rng, case, folder)
 
 
+def lose_records(rng, folder):
+    """Makes up to three lines of one text trace unreadable; its header and groups stay."""
+    path = f"{folder}/{rng.choice(sorted(os.listdir(folder)))}"
+    with open(path, "rb") as file:
+        lines = file.read().split(b"\n")
+    events = [i for i, line in enumerate(lines) if line.startswith(b'{"ev"')]
+    for i in rng.sample(events, min(len(events), rng.randint(1, 3))):
+        middle = len(lines[i]) // 2
+        lines[i] = lines[i][:middle] + b"\0\0" + lines[i][middle + 2:]
+    with open(path, "wb") as file:
+        file.write(b"\n".join(lines))
+
+
 # Text traces.
 
 

@@ -50,10 +50,8 @@ Completed completed_calls(const trace::Run& run) {
   return out;
 }
 
-// Whether the rank issued calls that its trace ends too early to hold. A snapshot is no such trace:
-// it may have been taken before those of other ranks.
+// Whether the rank issued calls that its trace ends too early to hold.
 bool went_on(const trace::Run& run, const trace::RankTrace& trace, const Completed& completed) {
-  if (trace.end != trace::End::cut || trace.end_is_told || trace.snapshot) return false;
   CallCounts collectives;
   MessageCounts sent;
   for (const trace::Call& call : trace.calls) {
@@ -85,14 +83,21 @@ bool has_damage_within(const trace::RankTrace& trace) {
   return trace.damaged_count > (trace.damaged_at_end ? 1 : 0);
 }
 
+// Whether the trace may end before its rank did. A snapshot is no such trace: it may have been
+// taken before those of other ranks.
+bool has_no_end(const trace::RankTrace& trace) {
+  return trace.end == trace::End::cut && !trace.end_is_told && !trace.snapshot;
+}
+
 // Ranks whose traces lack records.
 std::set<trace::Rank> ranks_with_losses(const trace::Run& run) {
-  const Completed completed = completed_calls(run);
+  Completed completed;
+  if (std::any_of(run.ranks.begin(), run.ranks.end(), has_no_end)) completed = completed_calls(run);
   std::set<trace::Rank> out;
   for (const trace::RankTrace& trace : run.ranks) {
     // A dump also counts names that it could mend. Where it lost an entry, its end is open.
     const bool lost = has_damage_within(trace) && (!trace.snapshot || trace.open_ended);
-    if (lost || went_on(run, trace, completed)) out.insert(trace.rank);
+    if (lost || (has_no_end(trace) && went_on(run, trace, completed))) out.insert(trace.rank);
   }
   return out;
 }

@@ -1,14 +1,12 @@
 #include "verify/lost_records.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,13 +22,13 @@ namespace lockstep::verify {
 namespace {
 
 using CallCounts = std::map<trace::GroupId, std::uint64_t>;
-// By group, sender and receiver.
-using MessageCounts = std::map<std::tuple<trace::GroupId, trace::Rank, trace::Rank>, std::uint64_t>;
+// Of one sender, by group and receiver.
+using MessageCounts = std::map<std::pair<trace::GroupId, trace::Rank>, std::uint64_t>;
 
 // What must have been issued, since others saw it complete.
 struct Completed {
-  CallCounts collectives;  // by every member of the group
-  MessageCounts messages;
+  CallCounts collectives;                         // by every member of the group
+  std::map<trace::Rank, MessageCounts> messages;  // by sender
 };
 
 Completed completed_calls(const trace::Run& run) {
@@ -43,7 +41,7 @@ Completed completed_calls(const trace::Run& run) {
         std::uint64_t& count = out.collectives[call.group];
         count = std::max(count, call.seq + std::uint64_t{1});
       } else if (op == trace::Op::recv && trace.dropped == 0) {
-        ++out.messages[{call.group, call.peer, trace.rank}];
+        ++out.messages[call.peer][{call.group, trace.rank}];
       }
     }
   }
@@ -56,25 +54,24 @@ bool went_on(const trace::Run& run, const trace::RankTrace& trace, const Complet
   MessageCounts sent;
   for (const trace::Call& call : trace.calls) {
     if (run.tables.op(call) == trace::Op::send) {
-      ++sent[{call.group, trace.rank, call.peer}];
+      ++sent[{call.group, call.peer}];
     } else if (!run.tables.is_message(call)) {
       std::uint64_t& count = collectives[call.group];
       count = std::max(count, call.seq + std::uint64_t{1});
     }
   }
-  const auto exceeds = [](const auto& all, const auto& own, const auto& key) {
-    const auto a = all.find(key), b = own.find(key);
-    return a != all.end() && a->second > (b == own.end() ? 0 : b->second);
+  const auto below = [](const auto& own, const auto& key, std::uint64_t count) {
+    const auto found = own.find(key);
+    return (found == own.end() ? 0 : found->second) < count;
   };
-  if (trace.dropped == 0) {
-    const auto of_rank = [&](const auto& counted) {
-      return std::get<1>(counted.first) == trace.rank &&
-             exceeds(completed.messages, sent, counted.first);
-    };
-    if (std::any_of(completed.messages.begin(), completed.messages.end(), of_rank)) return true;
+  const auto received = completed.messages.find(trace.rank);
+  if (trace.dropped == 0 && received != completed.messages.end()) {
+    for (const auto& [channel, count] : received->second)
+      if (below(sent, channel, count)) return true;
   }
   return std::any_of(trace.groups.begin(), trace.groups.end(), [&](const auto& membership) {
-    return exceeds(completed.collectives, collectives, membership.group);
+    const auto all = completed.collectives.find(membership.group);
+    return all != completed.collectives.end() && below(collectives, all->first, all->second);
   });
 }
 
@@ -122,6 +119,16 @@ bool compares_calls(const Finding& f) {
          f.rule == RuleId::never_waited;
 }
 
+// Whether the finding has culprits, and it holds for the traces of all of them.
+template <class Predicate>
+bool holds_for_culprits(const trace::Run& run, const Finding& f, Predicate holds) {
+  return !f.culprits.empty() &&
+         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
+           const trace::RankTrace* const trace = run.find(rank);
+           return trace != nullptr && holds(*trace);
+         });
+}
+
 // Whether the finding says that the culprits' calls differ from those of others, and all their
 // dumps hold names that had to be mended.
 bool rests_on_mended_names(const trace::Run& run, const Finding& f) {
@@ -129,22 +136,17 @@ bool rests_on_mended_names(const trace::Run& run, const Finding& f) {
       f.rule != RuleId::p2p_size) {
     return false;
   }
-  return !f.culprits.empty() &&
-         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
-           const trace::RankTrace* const trace = run.find(rank);
-           return trace != nullptr && trace->snapshot && has_damage_within(*trace);
-         });
+  return holds_for_culprits(run, f, [](const trace::RankTrace& trace) {
+    return trace.snapshot && has_damage_within(trace);
+  });
 }
 
 // Whether each of the finding's culprits recorded how it ended.
 bool recorded_their_ends(const trace::Run& run, const Finding& f) {
-  return !f.culprits.empty() &&
-         std::all_of(f.culprits.begin(), f.culprits.end(), [&](trace::Rank rank) {
-           const trace::RankTrace* const trace = run.find(rank);
-           return trace != nullptr &&
-                  (trace->end_is_told || !trace->exceptions.empty() ||
-                   trace->end == trace::End::exception || trace->end == trace::End::killed);
-         });
+  return holds_for_culprits(run, f, [](const trace::RankTrace& trace) {
+    return trace.end_is_told || !trace.exceptions.empty() || trace.end == trace::End::exception ||
+           trace.end == trace::End::killed;
+  });
 }
 
 // Two calls with the same parameters, both read, that differ: only such a finding names parameters

@@ -166,9 +166,9 @@ def section(lockstep, folders):
     over = [kind for kind, (a, b) in kinds.items() if 100 * a > MOST_CALIBRATED * b]
     text = ["| table | figure | figures | mean error | of unseen rows | median | largest | goal | "
             "met |", "|---|---|--:|--:|--:|--:|--:|--:|---|", *figures, "",
-            "The goal is the mean's, over all rows. "
-            + (f"Over unseen rows alone these are above it: {', '.join(above)}. " if above else "")
-            + "Rows that calibrations were fitted to:", "",
+            "The goal is for the mean over all rows. "
+            + (f"Over unseen rows alone, these are above it: {', '.join(above)}. " if above else "")
+            + "Unseen rows are those that no calibration was fitted to. Fitted to were:", "",
             "| table | calibration | rows | fitted to | which |", "|---|---|--:|--:|---|",
             *calibrated, "", "Together, " + "; ".join(shares) + ".", "", by_model.text()]
     missed += by_model.missed()

@@ -65,16 +65,18 @@ def section(lockstep, folder):
                     f"{100 * (predicted / measured - 1):+.1f} % | {100 * max(per_rank):.1f} % | "
                     f"{milliseconds(free['time_ps'])} | {milliseconds(fast['time_ps'])} |")
     mean = share_of(errors)
-    text = ["Public profiles of torch.profiler (param and HolisticTraceAnalysis of facebookresearch,",
-            "`tests/bench/sim/validation/recorded_jobs.py` names the files), by `lockstep simulate trace",
-            "FILE --recorded-calls`: what the kernels, the host between them and the calls took is",
-            "recorded, and when each begins is simulated. Milliseconds of the profiled steps, or of the",
-            "whole file where it has none. Nothing is fitted. What is recorded decides most of the time, so",
-            "the error says how well the program that was made of a profile (who waits for whom) holds, not",
-            "how well another machine is predicted. `waits`: how long the host is blocked in the simulation.",
-            "Where it never is, its own recorded time is all there is, and the row says little. `largest`:",
-            "of single ranks. `no calls`, `fast`: what if calls took no time (`--scale-calls 0`), or the",
-            "device's work half of it (`--slow`); nobody measured that.", "",
+    text = ["How well does the program that is made of a profile (who waits for whom) hold? Public profiles of",
+            "torch.profiler (of facebookresearch's param and HolisticTraceAnalysis; the files are named in",
+            "`tests/bench/sim/validation/recorded_jobs.py`) were simulated by `lockstep simulate trace FILE",
+            "--recorded-calls`. How long the kernels, the calls and the host between them took is recorded; when",
+            "each begins is simulated. Nothing is fitted. Recorded times make up most of the result, so the error",
+            "says little about predictions for another machine.",
+            "",
+            "Times are milliseconds of the profiled steps, or of the whole file if it has none. `waits` is how long",
+            "the host is blocked in the simulation: a row in which it never is says little. `largest` is the largest",
+            "error of a single rank. `no calls` and `fast` answer what-ifs that nobody measured: calls that take no",
+            "time (`--scale-calls 0`), and a device that works twice as fast (`--slow`).",
+            "",
             "| job | ranks | waits | measured | simulated | error | largest | no calls | fast |",
             "|---|---|--:|--:|--:|--:|--:|--:|--:|", *rows, "",
             f"Mean error over {len(errors)} ranks: {mean:.1f} %, largest {100 * max(errors, default=0):.1f} %; "

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -227,6 +228,14 @@ std::string value_meant(const std::string& message) {
   return nearest(word, std::vector<std::string>(known.begin(), known.end()));
 }
 
+// "0.050000" as "0.05", "3600.000000" as "3600".
+std::string without_zeros(std::string number) {
+  if (number.find('.') == std::string::npos) return number;
+  number.erase(number.find_last_not_of('0') + 1);
+  if (number.ends_with('.')) number.pop_back();
+  return number;
+}
+
 // `verify x --json` and `verify x --sarif=s`: the options of other tools for the form of a report,
 // which here is a value of --output. Empty: nothing of the kind was given.
 std::string report_meant(const CLI::App& command, const std::vector<std::string>& arguments) {
@@ -279,6 +288,19 @@ std::string usage_problem(const CLI::ParseError& error) {
   if (const auto given = after(": At Most 1 required but received "))
     return fmt::format("{} is given {} times, and takes one value",
                        message.substr(0, message.find(':')), *given);
+  // "--fail-on: eror not in {error,warning}"
+  if (const auto values = after(" not in {"); values && values->ends_with('}')) {
+    const std::vector<std::string_view> known =
+        split(std::string_view(*values).substr(0, values->size() - 1), ',');
+    const std::string given = message.substr(0, message.size() - values->size() - 9);
+    return fmt::format("{} is none of {}", given,
+                       join_and(std::vector<std::string>(known.begin(), known.end())));
+  }
+  // "--interval: Value 0 not in range 0.050000 to 3600.000000"
+  static const std::regex kRange(R"((.*): Value (.*) not in range (\S+) to (\S+))");
+  if (std::smatch range; std::regex_match(message, range, kRange))
+    return fmt::format("{}: {} is not between {} and {}", range.str(1), range.str(2),
+                       without_zeros(range.str(3)), without_zeros(range.str(4)));
   // "Exactly 1 option from [--list,--check] is required"
   if (const auto rest = after("Exactly 1 option from [")) {
     const std::vector<std::string_view> options =

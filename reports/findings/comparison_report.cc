@@ -59,7 +59,8 @@ std::string difference_cell(const std::optional<verify::TensorDifference>& d) {
 std::string comparison_text(const verify::Comparison& c, std::size_t lines, std::size_t width) {
   std::string out = comparison_headline(c, width);
   if (c.max_loss_difference) {
-    out += fmt::format("losses at most {} apart\n", apart(*c.max_loss_difference));
+    const double most = *c.max_loss_difference;
+    out += most == 0 ? "losses equal\n" : fmt::format("losses at most {} apart\n", apart(most));
   }
   if (c.only_in_one > 0) {
     out +=

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -390,7 +391,9 @@ class Watcher {
     if (options_.report.quiet) return;
     // Without a screen: print what is new since the last poll, and the progress now and then.
     if (screen_) return draw();
-    const std::string at = fmt::format("{}  ", duration_text(state_.watched_s));
+    // To a tenth of a second: the first poll comes after microseconds.
+    const std::string at =
+        fmt::format("{}  ", duration_text(std::round(state_.watched_s * 10) / 10));
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
     for (const std::string& line : reports::watch_news(before, state_, late))
       stream_ << at << line << "\n";

@@ -94,7 +94,7 @@ int BatchSizeCommand::run() const {
                 in_words(result).c_str());
     std::fflush(stdout);  // a try takes seconds, and the table may go to a file
     if (result.outcome == ProbeResult::Outcome::failed) {
-      std::fprintf(stderr, "%s\n", result.why.c_str());
+      std::fprintf(stderr, "training failed, not for lack of memory: %s\n", result.why.c_str());
       return kExitException;
     }
     const bool fits = result.outcome == ProbeResult::Outcome::fits;

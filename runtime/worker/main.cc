@@ -36,6 +36,22 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 2 bad usage or scenario; 5 gave up because nothing moved; 128 + n: signal n.
 )";
 
+// `lockstep derive` and `lockstep simulate` start these commands; a person may, to look for a problem.
+constexpr const char* kAloneExamples = R"(Examples:
+  what rank 0 calls, into the folder rank-0:
+    mkdir rank-0
+    echo '[{"scenario": "job.yaml", "ranks": [0], "trace": "rank-0",
+            "broadcasts": "rank-0/broadcasts"}]' > list.json
+    lockstep-worker alone list.json
+
+Exit status: 0 finished; 1 a rank raised an exception; 2 bad usage or scenario.
+)";
+constexpr const char* kDrawsExamples = R"(Example:
+  lockstep-worker draws job.yaml
+
+Exit status: 0 printed; 2 bad usage or scenario.
+)";
+
 // Which rank this is and where the others are, from the options and from the launcher's variables.
 Status find_rank_settings(const LaunchOptions& launch, WorkerOptions& options) {
   const auto found = find_launch_settings(
@@ -152,11 +168,11 @@ void add_train(CLI::App& app, TrainOptions& options) {
 CLI::App* add_alone(CLI::App& app, std::string& list, bool& on_meta) {
   CLI::App* command = app.add_subcommand(
       "alone", "record what ranks call, one rank at a time, for `lockstep derive`");
+  command->footer(kAloneExamples);
   command
       ->add_option("LIST", list,
-                   "JSON: [{\"scenario\": FILE, \"rank\": 0, \"trace\": FOLDER,\n"
-                   "\"broadcasts\": FILE, \"dissent\": [STEP]}, ...]; `lockstep derive`\n"
-                   "writes one")
+                   "JSON: [{\"scenario\": FILE, \"ranks\": [0], \"trace\": FOLDER,\n"
+                   "\"broadcasts\": FILE}, ...]; `lockstep derive` writes one")
       ->required();
   command->add_flag("--meta", on_meta,
                     "use tensors without values, so that models of any size take\n"
@@ -167,13 +183,14 @@ CLI::App* add_alone(CLI::App& app, std::string& list, bool& on_meta) {
 CLI::App* add_draws(CLI::App& app, std::string& scenario) {
   CLI::App* command = app.add_subcommand(
       "draws", "print which ranks draw equal batches: for each rank the first, as JSON");
+  command->footer(kDrawsExamples);
   command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
   return command;
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
-  app.footer(kTrainExamples);
+  CLI::App app("Trains one rank of a scenario and records its collectives", "lockstep-worker");
+  app.footer(kTrainExamples);  // a subcommand without a footer of its own would show this one
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   TrainOptions training;

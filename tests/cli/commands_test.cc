@@ -382,7 +382,13 @@ TEST(Program, BadUsageExitsWithTwo) {
   EXPECT_EQ(run_lockstep({}).status, 2);
   EXPECT_EQ(run_lockstep({"verify"}).status, 2);
   EXPECT_EQ(run_lockstep({"verify", "x", "--no-such-option"}).status, 2);
-  EXPECT_EQ(run_lockstep({"verify", "x", "--fail-on", "sometimes"}).status, 2);
+  const Outcome value = run_lockstep({"verify", "x", "--fail-on", "sometimes"});
+  EXPECT_EQ(value.status, 2);
+  EXPECT_THAT(value.err,
+              HasSubstr("--fail-on: sometimes is none of error, warning, note and never"));
+  const Outcome range = run_lockstep({"watch", "x", "--interval", "0"});
+  EXPECT_EQ(range.status, 2);
+  EXPECT_THAT(range.err, HasSubstr("--interval: 0 is not between 0.05 and 3600"));
 }
 
 TEST(Commands, AFullDiskIsAnErrorWhateverIsPrinted) {

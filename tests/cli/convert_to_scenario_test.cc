@@ -157,7 +157,7 @@ TEST_F(ConvertToScenario, WrongOptionsSaySo) {
   record_stall();
   const Outcome none = make({"--last", "0"});
   EXPECT_EQ(none.status, 2);
-  EXPECT_THAT(none.err, HasSubstr("not in range 1 to"));
+  EXPECT_THAT(none.err, HasSubstr("--last: 0 is not between 1 and "));
   EXPECT_EQ(make({"--max-elements", "1"}).status, 2);
   EXPECT_EQ(run_lockstep({"convert", "--to", "scenario", folder_.file("nowhere"), "-o",
                           folder_.file("job.yaml")})

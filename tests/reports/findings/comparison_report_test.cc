@@ -40,6 +40,15 @@ TEST(ComparisonText, ShowsAsMuchOfANameAsTheTerminalHolds) {
   }
 }
 
+TEST(Comparison, LossesAreEqualOrSoFarApart) {
+  verify::Comparison c;
+  c.compared = 1;
+  c.max_loss_difference = 0;
+  EXPECT_THAT(comparison_text(c, 24, 80), HasSubstr("\nlosses equal\n"));
+  c.max_loss_difference = 3e-5;
+  EXPECT_THAT(comparison_text(c, 24, 80), HasSubstr("\nlosses at most 3.0e-05 apart\n"));
+}
+
 TEST(ReferenceTable, HasALineForEachAndTheReasonsBelow) {
   const std::string text = reference_table({
       {"ddp_ok", "", ended(5.0744, 5.0744, 0), {}},

@@ -240,7 +240,7 @@ void tell_lost_attempts(const std::string& folder) {
 }
 
 reports::ExitStatus record(const RecordCommand& command) {
-  if (const Status outputs = reports::check_outputs(command.report); !outputs)
+  if (const Status outputs = reports::check_outputs(command.report, {command.folder}); !outputs)
     return reports::fail(outputs.error());
   const std::string program = found_in_path(command.command[0]);
   std::error_code none;

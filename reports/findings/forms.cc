@@ -122,10 +122,12 @@ OutputForms report_forms() {
   return forms;
 }
 
-Status check_outputs(const ReportOptions& options) {
-  if (const auto targets = parse_output_targets(options.outputs, report_forms()); !targets)
-    return targets.error();
-  return Status::ok();
+Status check_outputs(const ReportOptions& options, const std::vector<std::string>& made) {
+  auto targets = parse_output_targets(options.outputs, report_forms());
+  if (!targets) return targets.error();
+  if (const std::string& baseline = options.filter.write_baseline; !baseline.empty())
+    targets->push_back({"baseline", baseline});
+  return check_writable(*targets, made);
 }
 
 bool takes_stdout(const ReportOptions& options) {

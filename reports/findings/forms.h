@@ -60,7 +60,9 @@ Status write_reports(const FilteredReport& report, const trace::Run& run,
 // options that check_outputs() accepts.
 bool takes_stdout(const ReportOptions& options);
 
-// Checks the --output options as write_reports() does; for the start of a command.
-Status check_outputs(const ReportOptions& options);
+// For the start of a command, before it computes: checks the --output options, and that the files
+// of these and of --write-baseline could be written now (reports/output_targets.h). `made`: folders
+// that the command makes itself, in which nothing is looked for.
+Status check_outputs(const ReportOptions& options, const std::vector<std::string>& made = {});
 
 }  // namespace lockstep::reports

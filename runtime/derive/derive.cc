@@ -412,7 +412,8 @@ reports::ExitStatus derive_scenario(const DeriveOptions& options) {
     return reports::fail(renamed(error, options.name_of));
   };
   const reports::ReportOptions files{.outputs = options.outputs};
-  if (const Status outputs = reports::check_outputs(files); !outputs) return fail(outputs.error());
+  if (const Status outputs = reports::check_outputs(files, {options.output_dir}); !outputs)
+    return fail(outputs.error());
   Result<Scenario> scenario = load_checked_scenario(options.path);
   if (!scenario) return fail(scenario.error());
   const Result<std::string> worker = find_worker(worker_search_of_this_process());

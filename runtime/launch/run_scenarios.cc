@@ -72,7 +72,8 @@ class Runner {
  private:
   // Finds, loads and checks everything before anything is started.
   Status prepare() {
-    if (const Status outputs = reports::check_outputs(options_.report); !outputs)
+    if (const Status outputs = reports::check_outputs(options_.report, {options_.output_dir});
+        !outputs)
       return outputs.error();
     if (options_.check && options_.report.filter.any())
       return Error{"--check compares with everything that is found",

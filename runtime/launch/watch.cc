@@ -198,7 +198,8 @@ class Watcher {
 
  private:
   Status prepare() {
-    if (const Status outputs = reports::check_outputs(options_.report); !outputs) return outputs;
+    if (const Status outputs = reports::check_outputs(options_.report, {options_.folder}); !outputs)
+      return outputs;
     Result<reports::Filter> filter = reports::load_filter(options_.report.filter);
     if (!filter) return filter.error();
     filter_ = std::move(*filter);

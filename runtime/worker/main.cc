@@ -36,7 +36,8 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 2 bad usage or scenario; 5 gave up because nothing moved; 128 + n: signal n.
 )";
 
-// `lockstep derive` and `lockstep simulate` start these commands; a person may, to look for a problem.
+// `lockstep derive` and `lockstep simulate` start these commands; a person may, to look for a
+// problem.
 constexpr const char* kAloneExamples = R"(Examples:
   what rank 0 calls, into the folder rank-0:
     mkdir rank-0

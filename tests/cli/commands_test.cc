@@ -196,14 +196,19 @@ TEST(Verify, BadOutputsAreRefusedBeforeAnyWork) {
   const Outcome kind = run_lockstep({"verify", "/no/such/folder", "--output", "xml=x"});
   EXPECT_EQ(kind.status, 2);
   EXPECT_THAT(kind.err, HasSubstr("no such kind of report"));
+  for (const char* option : {"--output", "--write-baseline"}) {
+    const Outcome place =
+        run_lockstep({"verify", "/no/such/trace", option, "/no/such/folder/x.json"});
+    EXPECT_EQ(place.status, 2);
+    EXPECT_THAT(place.err, HasSubstr("/no/such/folder/x.json: error: cannot write"));
+  }
 }
 
 TEST(Verify, AnOutputThatCannotBeWrittenIsAFailureOfTheTool) {
   const TwoRanks run("max");
-  const Outcome outcome =
-      run_lockstep({"verify", run.folder.path(), "-q", "-o", "json=/no/such/folder/x"});
+  const Outcome outcome = run_lockstep({"verify", run.folder.path(), "-q", "-o", "json=/dev/full"});
   EXPECT_EQ(outcome.status, 4);
-  EXPECT_THAT(outcome.err, HasSubstr("/no/such/folder/x: error: cannot write"));
+  EXPECT_THAT(outcome.err, HasSubstr("/dev/full: error: cannot write"));
 }
 
 TEST(Calibrate, AMissingFolderIsReportedBeforeMeasuring) {

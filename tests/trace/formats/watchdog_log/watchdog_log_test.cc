@@ -9,45 +9,14 @@
 
 #include "tests/support/temp_dir.h"
 #include "tests/trace/formats/format_testing.h"
+#include "tests/trace/formats/watchdog_log/watchdog_messages.h"
 #include "trace/formats/format.h"
-#include "trace/groups.h"
 #include "trace/load.h"
 
 namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
-
-std::string prefix(int rank) {
-  return fmt::format("[rank{}]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] ", rank);
-}
-
-// The two lines of PyTorch 2.5 and later for a call that timed out.
-std::string timed_out(int rank, int seq, const std::string& op, int in, int enqueued, int completed,
-                      const std::string& group = "PG ID 0 PG GUID 0(default_pg)",
-                      int group_rank = -1) {
-  const std::string own = std::to_string(group_rank < 0 ? rank : group_rank);
-  return fmt::format(
-      "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType={}, "
-      "NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600000 milliseconds before timing "
-      "out.\n{}[{} Rank {}]  failure detected by watchdog at work sequence id: {} PG status: last "
-      "enqueued work: {}, last completed work: {}\n",
-      prefix(rank), own, seq, op, in, in, prefix(rank), group, own, seq, enqueued, completed);
-}
-
-// What a rank writes that others told to dump.
-std::string told_to_dump(int rank, int enqueued, int completed) {
-  return fmt::format(
-      "{}[PG ID 0 PG GUID 0(default_pg) Rank {}] Received a dump signal due to a collective "
-      "timeout from rank 0 and we will try our best to dump the debug info. Last enqueued NCCL "
-      "work: {}, last completed NCCL work: {}.This is most likely caused by incorrect usages of "
-      "collectives, e.g., wrong sizes used across ranks\n",
-      prefix(rank), rank, enqueued, completed);
-}
-
-Run run_of_log(const std::string& text) {
-  return run_of(watchdog_log_format(), {{"train.out", "Epoch 1: 100%|####| 3/3\r" + text}});
-}
 
 TEST(WatchdogLog, ReadsWhatTheMessagesTell) {
   const auto run = run_of_log(timed_out(3, 12, "ALLREDUCE", 1024, 14, 11) +
@@ -131,21 +100,6 @@ TEST(WatchdogLog, BlamesNobodyWhereAllAreInOneCall) {
   EXPECT_EQ(told(5), "inconclusive") << "the last one never came";
 }
 
-// Nothing tells who belongs to a subgroup.
-TEST(WatchdogLog, ASilentMemberOfASubgroupMayHaveNeverCome) {
-  const std::string tensor = "PG ID 1 PG GUID 5(TENSOR)";
-  const std::string first = timed_out(0, 40, "ALLREDUCE", 64, 40, 39, tensor);
-  EXPECT_EQ(judged(run_of_log(first)), "inconclusive");
-  EXPECT_EQ(judged(run_of_log(first + timed_out(1, 40, "ALLREDUCE", 64, 40, 39, tensor))),
-            "inconclusive");
-  // Rank 1 says nothing; ranks 2 and 3 wait for ranks 0 and 1.
-  const std::string others =
-      timed_out(2, 12, "ALLREDUCE", 8, 12, 11) + timed_out(3, 12, "ALLREDUCE", 8, 12, 11);
-  EXPECT_EQ(judged(run_of_log(first + others)), "inconclusive");
-  EXPECT_THAT(judged(run_of_log(first + others + told_to_dump(1, 11, 11))),
-              HasSubstr("host-stall world#11 by 1"));
-}
-
 // torch_npu's watchdog, of ranks that use HCCL.
 TEST(WatchdogLog, TheWatchdogOfAnotherLibrary) {
   std::string text = timed_out(0, 12, "ALLREDUCE", 64, 14, 11) + told_to_dump(1, 11, 11) +
@@ -200,79 +154,6 @@ TEST(WatchdogLog, OtherSpellingsSayTheSame) {
   EXPECT_EQ(s.op, Op::reduce_scatter_tensor);
   EXPECT_EQ(s.out_elements, 68124672);
   EXPECT_EQ(trace.progress[0].enqueued, 811U);
-}
-
-TEST(WatchdogLog, GroupsAreKnownByNameAndPurpose) {
-  const auto run = run_of_log(
-      timed_out(5, 9, "ALLGATHER", 8, 9, 8, "PG ID 5 PG GUID 22(TENSOR_MODEL_PARALLEL_GROUP)", 1));
-  EXPECT_EQ(run.ranks[0].rank, Rank(5));
-  EXPECT_EQ(run.tables.str(run.ranks[0].calls[0].group), "TENSOR_MODEL_PARALLEL_GROUP (22)");
-}
-
-// The group ranks of the others show that the silent rank is a member.
-TEST(WatchdogLog, ASilentMemberBetweenOthersIsKnown) {
-  const auto of = [](std::vector<int> ranks, int first) {
-    std::string text;
-    for (const int rank : ranks)
-      text += timed_out(rank, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(TP)", rank - first);
-    return run_of_log(text);
-  };
-  const auto run = of({4, 5, 7}, 4);
-  const RankTrace::Membership* group = membership(run.ranks[0], run.ranks[0].calls[0].group);
-  ASSERT_NE(group, nullptr);
-  EXPECT_THAT(std::vector<Rank>(group->ranks.begin(), group->ranks.end()),
-              testing::ElementsAre(Rank(4), Rank(5), Rank(6), Rank(7)));
-  const verify::Report report = verify::verify(run);
-  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
-  ASSERT_FALSE(report.findings.empty());
-  EXPECT_THAT(report.findings[0].message,
-              HasSubstr("ranks 4, 5, 7 wait in all_reduce of 64 (call 40 of TP), and only "
-                        "rank 6 has not come that far"));
-  // Nobody is missing between these, and which ranks are is open there.
-  EXPECT_TRUE(of({4, 5, 6}, 4).ranks[0].groups.empty());
-  const auto strided =
-      run_of_log(timed_out(0, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(DP)", 0) +
-                 timed_out(8, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(DP)", 2));
-  EXPECT_TRUE(strided.ranks[0].groups.empty());
-}
-
-// Rank 13 waits in its expert group. Rank 0 only says how far it is in the default group.
-TEST(WatchdogLog, ARankToldToDumpIsNotDeadForOtherGroups) {
-  const std::string waits =
-      timed_out(13, 40, "ALLTOALL_BASE", 64, 41, 39, "PG ID 3 PG GUID 31(ep)", 5);
-  EXPECT_EQ(judged(run_of_log(told_to_dump(0, 1261, 1259) + waits)), "inconclusive");
-  EXPECT_EQ(judged(run_of_log(told_to_dump(0, 1261, 1261) + waits)), "inconclusive");
-}
-
-// Until PyTorch 2.2 a message names no group: what is unlike may be of two groups.
-TEST(WatchdogLog, WithoutGroupsOnlyLikeCallsAreCompared) {
-  const auto old = [](int rank, const std::string& op) {
-    return fmt::format(
-        "[E ProcessGroupNCCL.cpp:464] [Rank {}] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum=1, OpType={}, Timeout(ms)=10000) ran for 10917 milliseconds before timing "
-        "out.\n",
-        rank, op);
-  };
-  const auto run = run_of_log(old(0, "ALLREDUCE") + old(1, "BROADCAST"));
-  EXPECT_EQ(run.ranks.size(), 2U);
-  EXPECT_THAT(judged(run), testing::Not(HasSubstr("op-mismatch")));
-}
-
-// "[Rank 3]" is a rank within a group that the message does not name. In one group nobody gets
-// further than to the next call, so numbers that are far apart are those of several groups.
-TEST(WatchdogLog, WithoutGroupsNumbersFarApartAreNotCompared) {
-  const auto old = [](int rank, int seq) {
-    return fmt::format(
-        "[E ProcessGroupNCCL.cpp:458] [Rank {}] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum={}, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800887 milliseconds "
-        "before timing out.\n",
-        rank, seq);
-  };
-  const std::string ahead = old(0, 9120) + old(0, 9117) + old(0, 9125);
-  EXPECT_EQ(judged(run_of_log(ahead + old(3, 6088) + old(5, 6088) + old(7, 6088))), "inconclusive");
-  EXPECT_EQ(judged(run_of_log(old(0, 41) + old(1, 40) + old(2, 41) + old(3, 41))),
-            "findings\ndevice-stall unnamed group (ALLREDUCE)#39 by 1")
-      << "the next call may be of the same group";
 }
 
 // By its counters rank 3 is past the call in which most others wait: their devices may stall, or
@@ -428,21 +309,6 @@ TEST(WatchdogLog, ARankThatWroteOtherLinesBelongsToTheJob) {
             run_of_log(text).ranks[0].world_size);
 }
 
-// The size of the job is known, and not who of the silent ranks belongs to a group.
-TEST(WatchdogLog, SilentRanksMayBelongToAGroupThatNobodyDeclares) {
-  const std::string size =
-      "[rank3]:[E] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
-      "OpType=_ALLGATHER_BASE, NumelIn=100, NumelOut=800, Timeout(ms)=600000) ran for 600096 "
-      "milliseconds before timing out.\n[rank3]:[E] [PG 0 Rank 3] Timeout at NCCL work: 7, last "
-      "enqueued NCCL work: 7, last completed NCCL work: 6.\n";
-  EXPECT_EQ(judged(run_of_log(
-                size + timed_out(5, 40, "ALLREDUCE", 64, 40, 39, "PG ID 1 PG GUID 5(TENSOR)", 1))),
-            "inconclusive");
-}
-
-// Their numbers are of another counter.
-// Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
-// whom they do not say.
 // The log tells the call of rank 2, but only the number of rank 7's: rank 7 waits as well.
 TEST(WatchdogLog, ANumberAloneIsACallThatWaits) {
   const std::string number_alone = fmt::format(
@@ -467,6 +333,8 @@ TEST(WatchdogLog, ANumberAloneIsACallThatWaits) {
   EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
 }
 
+// Rank 1 did not come to the call, as far as the messages tell; but it waits in a send, and for
+// whom they do not say.
 TEST(WatchdogLog, WhoWaitsInAMessageHasNotStopped) {
   const std::string others =
       timed_out(0, 12, "ALLREDUCE", 8, 12, 11) + timed_out(2, 12, "ALLREDUCE", 8, 12, 11);
@@ -475,6 +343,7 @@ TEST(WatchdogLog, WhoWaitsInAMessageHasNotStopped) {
             "findings\nhost-stall world#11 by 1");
 }
 
+// Sends and receives are numbered by another counter than collectives.
 TEST(WatchdogLog, CountersOfMessagesAreNotTaken) {
   const auto run =
       run_of_log(timed_out(0, 40, "SEND", 8, 41, 39) + timed_out(1, 7, "COALESCED", 8, 9, 6));
@@ -496,106 +365,6 @@ TEST(WatchdogLog, ExceptionsOfOtherRanksAreTheCause) {
   ASSERT_EQ(failed->exceptions.size(), 1U);
   EXPECT_EQ(failed->exceptions[0].what, "ValueError: no more batches");
   EXPECT_THAT(judged(run), HasSubstr("by 1"));
-}
-
-TEST(WatchdogLog, RanksOfSubgroupsAreNoGlobalRanks) {
-  std::string text = timed_out(0, 9, "ALLREDUCE", 8, 9, 8, "PG ID 5 PG GUID 22(TP)", 1);
-  while (text.find("[rank0]:") != std::string::npos) text.replace(text.find("[rank0]:"), 8, "");
-  Tables tables;
-  const auto of = [&](const std::string& name) {
-    return watchdog_log_format().read(trace_file({name, text}), tables);
-  };
-  // The first line alone would do for the default group, whose name follows too late.
-  ASSERT_TRUE(of("out.log"));
-  EXPECT_GT((*of("out.log"))[0].damaged_count, 0U);
-  ASSERT_TRUE(of("rank_6.log"));
-}
-
-// One rank's output, as its name says, without PyTorch's prefix: "[Rank 0]" is the group rank.
-TEST(WatchdogLog, TheNameOfAFileTellsTheRankOfASubgroupsMember) {
-  const auto unprefixed = [](int rank, const std::string& group, int group_rank) {
-    std::string text = timed_out(rank, 12, "ALLREDUCE", 8, 12, 11, group, group_rank);
-    const std::string label = fmt::format("[rank{}]:", rank);
-    for (std::size_t at = text.find(label); at != std::string::npos; at = text.find(label))
-      text.erase(at, label.size());
-    return text;
-  };
-  const auto ranks_of = [](const trace::Run& run) {
-    std::string out;
-    for (const RankTrace& trace : run.ranks) out += fmt::format(" {}", trace.rank.value);
-    return out;
-  };
-  const std::string tensor = "PG ID 1 PG GUID 5(TENSOR)";
-  EXPECT_EQ(ranks_of(run_of(watchdog_log_format(), {{"rank_4.log", unprefixed(4, tensor, 0)},
-                                                    {"rank_5.log", unprefixed(5, tensor, 1)}})),
-            " 4 5");
-  const std::string world = "PG ID 0 PG GUID 0(default_pg)";
-  EXPECT_EQ(ranks_of(run_of(watchdog_log_format(),
-                            {{"rank_0.log", unprefixed(0, world, 0) + unprefixed(1, world, 1)}})),
-            " 0 1")
-      << "the output of several ranks";
-}
-
-// PyTorch's desync report: how far each rank of the group got, by the store.
-std::string desync(int rank, const std::string& rest,
-                   const std::string& group = "[PG ID 0 PG GUID 0(default_pg) Rank 0]") {
-  return fmt::format(
-      "[E709 17:05:39.1 ProcessGroupNCCL.cpp:2025] {} \n\t - [{}] Timeout at "
-      "collective: ALLREDUCE, #29{}\n",
-      group, rank, rest);
-}
-const std::string kSnapshot =
-    "\n\t - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:"
-    "\n\t     [2] finished collective #28, but didn't join collective #29 (count from 1)"
-    "\n\t - Snapshot of ranks' latest states:"
-    "\n\t   #28 finished ranks:\n\t     [2] finished ALLREDUCE"
-    "\n\t   #29 started ranks:\n\t     [0, 1, 3] started ALLREDUCE";
-
-TEST(WatchdogLog, TheDesyncReportNamesWhoDidNotJoin) {
-  EXPECT_EQ(judged(run_of_log(desync(0, kSnapshot))), "findings\nhost-stall world#28 by 2");
-  const trace::Run run = run_of_log(desync(0, kSnapshot) + "more\n");
-  EXPECT_EQ(run.ranks[0].world_size, 4) << "it lists all ranks";
-  // The watchdog's own message of the same call adds the size.
-  EXPECT_EQ(judged(run_of_log(timed_out(0, 29, "ALLREDUCE", 8, 29, 28) + desync(0, kSnapshot))),
-            "findings\nhost-stall world#28 by 2");
-  // Before PyTorch 2.2 nothing names the group.
-  EXPECT_EQ(judged(run_of_log(desync(0, kSnapshot, "[Rank 0]"))),
-            "findings\nhost-stall world#28 by 2");
-}
-
-TEST(WatchdogLog, TheDesyncReportNamesWhoJoinedAndDidNotFinish) {
-  EXPECT_EQ(judged(run_of_log(desync(0,
-                                     "\n\t   #28 started ranks:\n\t     [1] started ALLREDUCE"
-                                     "\n\t   #29 started ranks:\n\t     [0, 2] started "
-                                     "ALLREDUCE"))),
-            "findings\ndevice-stall world#27 by 1");
-}
-
-TEST(WatchdogLog, TheDesyncReportNamesWhoNeverJoined) {
-  std::string text = desync(
-      0,
-      "\n\t - To our best knowledge, ranks [1, 3] are the lagging ranks that caused this timeout. "
-      "They never joined any collectives");
-  for (const int rank : {0, 2, 4}) text += timed_out(rank, 29, "ALLREDUCE", 8, 29, 28);
-  EXPECT_EQ(judged(run_of_log(text)), "findings\nhost-stall world#28 by 1 3");
-}
-
-TEST(WatchdogLog, ADesyncReportInWhichAllJoinedBlamesNobody) {
-  EXPECT_EQ(judged(run_of_log(desync(0,
-                                     "\n\t   #29 started ranks:\n\t     [0, 1, 2] started "
-                                     "ALLREDUCE") +
-                              "more\n")),
-            "findings\ndevice-stall world#28 by");
-}
-
-// Its ranks are those of the group: only who says its own group rank is known.
-TEST(WatchdogLog, TheDesyncReportOfASubgroupNamesNoOtherRanks) {
-  const std::string tensor = "PG ID 1 PG GUID 5(TENSOR)";
-  const trace::Run run = run_of_log(timed_out(4, 29, "ALLREDUCE", 8, 29, 28, tensor, 0) +
-                                    desync(0, kSnapshot, "[" + tensor + " Rank 0]"));
-  ASSERT_EQ(run.ranks.size(), 1U);
-  EXPECT_EQ(run.ranks[0].rank, Rank(4));
-  EXPECT_EQ(judged(run), "inconclusive");
 }
 
 TEST(WatchdogLog, CutMessagesAreDamage) {

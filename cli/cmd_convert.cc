@@ -74,7 +74,10 @@ PATH is anything that `lockstep verify` reads. --to decides what OUT is:
             programs (docs/replay.md)
   chakra    a folder with an execution trace job.<r>.et for each rank: calls,
             work where it was recorded, and what waits for what
-            (docs/formats.md))";
+            (docs/formats.md)
+
+Exit status: 0 written, 2 bad usage or input, 3 written without the files that
+could not be read, 4 the tool failed.)";
 
 // Files that could not be read do not stop the others: the status says that some are missing.
 void warn_of(const std::vector<trace::Run::Unreadable>& files) {

@@ -35,7 +35,10 @@ constexpr const char* kScenarioFooter = R"(Examples:
     lockstep scenario --check my_job.yaml
   For other programs, and for your editor:
     lockstep scenario --json scenarios/
-    lockstep scenario --schema > scenario.schema.json)";
+    lockstep scenario --schema > scenario.schema.json
+
+Exit status: 0 all files are right, 2 one is not, or bad usage.
+docs/scenarios.md describes the format.)";
 
 struct ScenarioCommand {
   bool list = false;

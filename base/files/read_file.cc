@@ -23,6 +23,12 @@ constexpr std::size_t kKept = std::size_t{16} << 20U;      // buffer kept betwee
 constexpr std::size_t kSmallest = std::size_t{64} << 10U;  // room for a file without a size
 constexpr std::size_t kAtOnce = std::size_t{1} << 30U;     // read(2) takes no more than 2 GiB
 
+// A device or pipe may never end.
+Error not_a_file(const std::string& path, mode_t mode) {
+  if (S_ISDIR(mode)) return {"this is a folder, and a file is needed", {path}, "name a file in it"};
+  return {"not a regular file", {path}, "copy what it holds into a file"};
+}
+
 class OpenFile {
  public:
   static Result<OpenFile> open(const std::string& path) {
@@ -37,10 +43,7 @@ class OpenFile {
     if (file.fd_ < 0) return system_error("cannot open the file", errno, path);
     struct stat info {};
     if (::fstat(file.fd_, &info) != 0) return system_error("cannot look at the file", errno, path);
-    // A device or pipe may never end.
-    if (!S_ISREG(info.st_mode)) {
-      return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
-    }
+    if (!S_ISREG(info.st_mode)) return not_a_file(path, info.st_mode);
     file.size_ = static_cast<std::size_t>(std::max<off_t>(info.st_size, 0));
     return file;
   }
@@ -162,9 +165,14 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return system_error("cannot open the file", errno, path);
   }
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+  if (::fstat(fd, &info) != 0) {
+    const int failed = errno;
     ::close(fd);
-    return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
+    return system_error("cannot look at the file", failed, path);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return not_a_file(path, info.st_mode);
   }
   const auto size = static_cast<std::size_t>(info.st_size);
   // mmap refuses a length of 0.

@@ -1,5 +1,7 @@
 // lockstep-worker batch-size: finds the largest batch that fits into memory, by trying.
+#include <cstdint>
 #include <cstdio>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -39,7 +41,7 @@ std::string in_words(const ProbeResult& result) {
     case Outcome::killed:
       return "killed by the system, out of memory";
     case Outcome::failed:
-      return "failed";
+      return "failed, not for lack of memory:";  // the reason follows
   }
   return "";
 }
@@ -94,7 +96,7 @@ int BatchSizeCommand::run() const {
                 in_words(result).c_str());
     std::fflush(stdout);  // a try takes seconds, and the table may go to a file
     if (result.outcome == ProbeResult::Outcome::failed) {
-      std::fprintf(stderr, "training failed, not for lack of memory: %s\n", result.why.c_str());
+      std::fprintf(stderr, "%s\n", result.why.c_str());
       return kExitException;
     }
     const bool fits = result.outcome == ProbeResult::Outcome::fits;

@@ -112,7 +112,7 @@ TEST_F(ReadFileTest, AFileThatGrowsMeanwhileIsReadToItsEnd) {
 
 TEST_F(ReadFileTest, WhatIsNoFileIsAnErrorThatNamesIt) {
   EXPECT_EQ(read(dir_.file("absent")), "error: cannot open the file: No such file or directory");
-  EXPECT_EQ(read(dir_.path()), "error: not a regular file");
+  EXPECT_EQ(read(dir_.path()), "error: this is a folder, and a file is needed");
   EXPECT_EQ(read("/dev/zero"), "error: not a regular file");
   ASSERT_EQ(::mkfifo(dir_.file("fifo").c_str(), 0600), 0);
   EXPECT_EQ(read(dir_.file("fifo")), "error: not a regular file");
@@ -151,7 +151,7 @@ TEST(MappedFile, WhatIsNoFileIsAnErrorThatNamesIt) {
   EXPECT_EQ(absent.error().location.file, dir.file("absent"));
   const Result<MappedFile> folder = MappedFile::open(dir.path());
   ASSERT_FALSE(folder);
-  EXPECT_EQ(folder.error().message, "not a regular file");
+  EXPECT_EQ(folder.error().message, "this is a folder, and a file is needed");
 }
 
 }  // namespace

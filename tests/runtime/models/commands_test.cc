@@ -120,7 +120,8 @@ TEST_F(BatchSizeCommand, SaysWhyATryFailedForAnotherReason) {
       << "{lockstep: 1, name: x, model: {head: fusion, fusion: {image_width: 7}}}\n";
   const Outcome outcome = run_worker("batch-size " + file_);
   EXPECT_EQ(outcome.status, 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("failed\nerror: the fusion's image projection"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("failed, not for lack of memory:\nerror: the fusion's image projection"));
 }
 
 // A job of one rank shows what the sampler draws: neither the group of the ranks that have images

@@ -1,10 +1,13 @@
 #include "runtime/strategies/bucket_reducer.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
-#include <variant>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>

@@ -3,6 +3,8 @@
 // take, there is an implementation of its bookkeeping only.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>

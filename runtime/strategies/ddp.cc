@@ -1,13 +1,13 @@
 #include "runtime/strategies/ddp.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
-#include <variant>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>

@@ -14,6 +14,8 @@
 // and summed in that type.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 #include "runtime/strategies/flat_unit.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include <ATen/ATen.h>

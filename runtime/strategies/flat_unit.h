@@ -17,6 +17,7 @@
 // release(). The optimizer works on the shards. Padding is 0, and so are its gradients.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -1,6 +1,7 @@
 #include "runtime/strategies/fsdp.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include <ATen/ATen.h>

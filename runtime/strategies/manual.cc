@@ -1,7 +1,9 @@
 #include "runtime/strategies/manual.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/ATen.h>
 

@@ -32,8 +32,10 @@
 // of one micro-batch only. For order and memory see pipeline_schedule.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <source_location>
 #include <string_view>
 #include <utility>

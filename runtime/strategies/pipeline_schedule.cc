@@ -1,5 +1,7 @@
 #include "runtime/strategies/pipeline_schedule.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "sim/pipeline/schedule.h"
 

@@ -1,5 +1,7 @@
 #include "runtime/strategies/stage_lengths.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,7 @@
 // Strategy: how the ranks' gradients are combined. One file per strategy in this folder.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

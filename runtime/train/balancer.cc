@@ -1,5 +1,9 @@
 #include "runtime/train/balancer.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "base/check.h"

@@ -11,6 +11,7 @@
 // the ranks equals the mean over the whole batch.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 

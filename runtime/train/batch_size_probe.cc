@@ -9,11 +9,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include <ATen/Parallel.h>

@@ -1,9 +1,13 @@
 #include "runtime/train/batch_source.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include <ATen/ATen.h>
 

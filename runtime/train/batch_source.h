@@ -7,6 +7,7 @@
 // texts. A batch needs at least one item with a text.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>

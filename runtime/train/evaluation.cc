@@ -1,7 +1,9 @@
 #include "runtime/train/evaluation.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <vector>
 
 #include <ATen/ATen.h>
 

@@ -1,8 +1,11 @@
 // The optimizer, its learning rate, and the clipping of gradients.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <torch/csrc/api/include/torch/optim.h>
 

@@ -1,5 +1,8 @@
 #include "runtime/train/precision.h"
 
+#include <utility>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/data/distributed_sampler.h"

@@ -6,6 +6,7 @@
 // short batch at the end of an epoch is dropped.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -1,10 +1,14 @@
 #include "runtime/train/train_loop.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include <ATen/ATen.h>
 

@@ -1,9 +1,12 @@
 // The training loop of one rank.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/api/include/torch/optim.h>

@@ -1,9 +1,13 @@
 // lockstep-worker data: checks a data set, tokenizes, shows what a sampler draws, decodes an image,
 // and writes the built-in data set as files.
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>

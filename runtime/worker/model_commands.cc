@@ -2,8 +2,11 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <CLI/CLI.hpp>

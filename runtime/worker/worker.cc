@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/api/include/torch/version.h>

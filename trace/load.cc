@@ -49,10 +49,15 @@ Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at
                         plural(looked_at.size(), "file"), format),
             {path},
             "without --format, each file is recognised by its content"};
+  // Somebody who has just read of scenarios names their folder.
+  const bool scenarios = std::any_of(looked_at.begin(), looked_at.end(), [](const FoundFile& file) {
+    return fs::path(file.path).extension() == ".yaml";
+  });
   return {fmt::format("no traces in this folder: {} in it, none in a known format",
                       plural(looked_at.size(), "file")),
           {path},
-          "`lockstep verify --help` lists what can be read"};
+          scenarios ? "if these are scenarios: lockstep run, or lockstep verify with one of them"
+                    : "`lockstep verify --help` lists what can be read"};
 }
 
 // The error if there is nothing to judge: the first file's, because it explains more than "no

@@ -199,6 +199,10 @@ TEST_F(LoadTest, NothingToReadIsAnError) {
   dir_.write("none/c", "x");
   EXPECT_EQ(error({dir_.file("none")}),
             "no traces in this folder: 3 files in it, none in a known format");
+  const auto advice = [&] { return load_run({dir_.file("none")}, LoadOptions()).error().fix; };
+  EXPECT_THAT(advice(), testing::HasSubstr("lists what can be read"));
+  dir_.write("none/job.yaml", "lockstep: 1\n");
+  EXPECT_THAT(advice(), testing::HasSubstr("if these are scenarios: lockstep run"));
   EXPECT_EQ(error({dir_.write("a", "x"), dir_.write("b", "x")}),
             "not a trace of a known form (nor can 1 other file be read)");
   std::filesystem::create_directories(dir_.file("other"));

@@ -50,20 +50,26 @@ c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf 
   return c10::make_intrusive<c10d::PrefixStore>(c10::str("lockstep/", rendezvous.attempt), store);
 }
 
+std::string key_of(const std::string& what, int rank) { return c10::str(what, "/", rank); }
+
+std::vector<std::string> keys_of(const std::string& what, int ranks) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < ranks; ++rank) keys.push_back(key_of(what, rank));
+  return keys;
+}
+
 // Waits until every rank has come, so that a missing rank is named here, instead of causing some
 // later failure. Returns whether all ranks share one loopback.
 bool wait_for_all(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
-  const auto key = [](int rank) { return c10::str("here/", rank); };
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < who.world_size; ++rank) keys.push_back(key(rank));
+  const std::vector<std::string> keys = keys_of("here", who.world_size);
   const std::string own = loopback_of_this_process();
-  store.set(key(who.rank), own.empty() ? "unknown" : own);
+  store.set(key_of("here", who.rank), own.empty() ? "unknown" : own);
   try {
     store.wait(keys, timeout);
   } catch (const std::exception&) {
     std::vector<std::string> missing;
     for (int rank = 0; rank < who.world_size; ++rank) {
-      if (!store.check({key(rank)})) missing.push_back(std::to_string(rank));
+      if (!store.check({key_of("here", rank)})) missing.push_back(std::to_string(rank));
     }
     if (missing.empty()) throw;
     throw std::runtime_error(c10::str(missing.size() == 1 ? "rank " : "ranks ",
@@ -74,13 +80,20 @@ bool wait_for_all(c10d::Store& store, RankOf who, std::chrono::milliseconds time
                      [&](const std::string& of_rank) { return store.get_to_str(of_rank) == own; });
 }
 
+// Waits until every member of a group has all its connections, as c10d's init_process_group does.
+// A rank that went on and ended before would close connections that others are still making: they
+// would report that instead of being seen to wait for this rank's calls.
+void wait_until_connected(c10d::Store& store, int rank, int size,
+                          std::chrono::milliseconds timeout) {
+  store.set(key_of("connected", rank), std::vector<std::uint8_t>{1});
+  store.wait(keys_of("connected", size), timeout);
+}
+
 std::unique_ptr<Device> open_cpu() {
   auto cpu = open_device({});
   LOCKSTEP_CHECK(static_cast<bool>(cpu), "the CPU is always there");
   return std::move(*cpu);
 }
-
-std::string key_of(const std::string& what, int rank) { return c10::str(what, "/", rank); }
 
 }  // namespace
 
@@ -222,7 +235,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroups::make_host_transport(
     options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
   }
   options->threads = 1;
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+  auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+  wait_until_connected(*store, rank, size, timeout_);
+  return gloo;
 }
 
 void ProcessGroups::require_same(const std::string& what, const std::string& value) {

@@ -242,20 +242,6 @@ TEST(TrainLoop, DdpAndManualSyncAgreeWithAccumulationClippingAndASchedule) {
   EXPECT_THAT(both[0], testing::Pointwise(testing::DoubleNear(1e-4), both[1]));
 }
 
-TEST(ProcessGroups, AValueThatIsNotRankZerosIsAnErrorThatShowsBoth) {
-  const TempDir folder;
-  const auto statuses = run_ranks(3, folder, [](ProcessGroups& groups, Recorder&) {
-    groups.require_same("the seed", "7");
-    try {
-      groups.require_same("the data", groups.who().rank == 2 ? "b" : "a");
-      return 0;
-    } catch (const std::runtime_error& error) {
-      return std::string(error.what()) == "the data is b on rank 2, and a on rank 0" ? 1 : 2;
-    }
-  });
-  EXPECT_THAT(statuses, ElementsAre(0, 0, 1));
-}
-
 TEST(TrainLoop, OnlyTheLastMicroBatchReducesUnlessNoSyncIsOff) {
   for (const bool no_sync : {true, false}) {
     Scenario s = small_loop(Scenario::Strategy::Kind::ddp);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/result.h"
+#include "trace/formats/flight_recorder/dump_page.h"
 #include "trace/formats/flight_recorder/dump_reader.h"
 #include "trace/formats/flight_recorder/json.h"
 #include "trace/formats/flight_recorder/link_dumps.h"

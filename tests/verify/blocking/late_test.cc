@@ -166,6 +166,43 @@ TEST(LateRanks, AreFoundWhereTheOthersWaitedForLongerThanBefore) {
   EXPECT_THAT(said_of(awaiting(3600), 80), StartsWith(kStall));
 }
 
+TEST(LateRanks, ADamagedTimeDoesNotTell) {
+  constexpr Seconds kDecades = 1'000'000'000;
+  std::vector<Calls> ranks = awaiting();
+  ranks.push_back(ranks[0]);
+  ranks[0].back().issued = -kDecades;
+  EXPECT_EQ(said_of(ranks, 20), kInconclusive);
+  EXPECT_THAT(said_of(ranks, 620), StartsWith(kStall));
+  ranks = awaiting();
+  ranks[0][0].completed = kDecades;
+  EXPECT_EQ(said_of(ranks, 20), kInconclusive);
+  EXPECT_THAT(said_of(ranks, 620), StartsWith(kStall));
+  // Several: then it is the file's time that does not tell.
+  ranks[0][1].completed = kDecades;
+  EXPECT_THAT(said_of(ranks, 20), StartsWith(kStall));
+}
+
+TEST(LateRanks, ALostEntryDoesNotTell) {
+  std::vector<Calls> ranks = awaiting();
+  ranks[0].push_back({"all_gather", 20});
+  ranks[0].push_back({"all_reduce", 20});
+  const auto said = [&](Seconds written) {
+    const TempDir folder;
+    write_dumps(folder, ranks, written);
+    std::string text = TempDir::read(folder.file("trace_rank_0"));
+    const std::string_view name = R"("profiling_name":"nccl:all_gather",)";
+    EXPECT_NE(text.find(name), std::string::npos) << text;
+    text.erase(text.find(name), name.size());
+    const auto time = std::filesystem::last_write_time(folder.file("trace_rank_0"));
+    std::filesystem::last_write_time(folder.write("trace_rank_0", text), time);
+    const auto run = trace::load_run({folder.path()});
+    EXPECT_TRUE(run);
+    return run ? summary(verify(*run, {})) : "";
+  };
+  EXPECT_EQ(said(20), kInconclusive);
+  EXPECT_THAT(said(620), HasSubstr(kStall));
+}
+
 // One rank that waits for long shows that the job stands, whatever the others do.
 TEST(LateRanks, AreFoundWhereOneRankWaitsForLong) {
   std::vector<Calls> ranks = awaiting();

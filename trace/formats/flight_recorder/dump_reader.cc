@@ -481,31 +481,40 @@ class DumpReader {
   }
 
   // Sets how long calls took, if the file's time tells when the dump was written: it was not where
-  // the dump holds later times, beyond what clocks may differ. A call that was queued behind others
-  // has been open since these completed: a rank that waited in a barrier for a checkpoint has
-  // issued its next calls long before. O(events).
+  // the dump holds later times, beyond what clocks may differ. One such time alone is damaged. A
+  // call that was queued behind others has been open since these completed: a rank that waited in a
+  // barrier for a checkpoint has issued its next calls long before. Entries are in the order in
+  // which they were issued: an earlier time than that of the call before is damaged. For how long
+  // such a call, or one without a time, has been open is not known. O(events).
   void note_durations() {
     if (file_.written == kNoTime) return;
     constexpr Nanos kClocksDiffer = 1'000'000'000;  // times of files are whole seconds here
+    const Nanos latest = file_.written + kClocksDiffer;
     std::vector<Nanos> issued(trace_.calls.size(), kNoTime), completions = issued;
-    Nanos newest = 0, open = 0, completed = 0;
+    Nanos open = 0, completed = 0;
+    std::size_t later = 0;
     for (const Event& event : trace_.events) {
       if (event.time < 0) continue;
-      newest = std::max(newest, event.time);
+      if (event.time > latest) {
+        ++later;
+        continue;
+      }
       if (event.kind == EventKind::issue) issued[event.index] = event.time;
       if (event.kind != EventKind::complete) continue;
       completions[event.index] = event.time;
       if (issued[event.index] != kNoTime)
         completed = std::max(completed, event.time - issued[event.index]);
     }
-    if (newest > file_.written + kClocksDiffer) return;
+    if (later > 1) return;
     trace_.written = file_.written;
-    Nanos earlier_ended = kNoTime;
+    Nanos last_issue = kNoTime, earlier_ended = kNoTime;
     for (std::size_t c = 0; c < trace_.calls.size(); ++c) {
+      last_issue = std::max(last_issue, issued[c]);
       earlier_ended = std::max(earlier_ended, completions[c]);
       if (trace_.calls[c].has(kCompleted)) continue;
-      if (issued[c] == kNoTime) return;
-      open = std::max(open, file_.written - std::max(issued[c], earlier_ended));
+      if (last_issue == kNoTime) return;
+      if (issued[c] == last_issue)
+        open = std::max(open, file_.written - std::max(last_issue, earlier_ended));
     }
     trace_.longest_open = open;
     trace_.longest_completed = completed;

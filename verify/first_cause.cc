@@ -245,6 +245,40 @@ std::string describe_hccl_wait(const RankNote& note) {
                      printable(note.location.str()));
 }
 
+// Of the barrier in which all ranks start or create a process group.
+std::string describe_arrivals(const trace::Run& run, const RankNote& note) {
+  auto met = trace::arrivals_in(note.text);
+  if (!met) return fmt::format("{} waited for the other ranks to start", describe_subject(note));
+  const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
+    const auto its = trace::arrivals_in(other.text);
+    if (other.kind != NoteKind::peer_lost || !its || its->group != met->group ||
+        its->expected != met->expected)
+      return false;
+    met->came = std::max(met->came, its->came);  // those who gave up first saw fewer
+    return other.rank.value != trace::kNone;
+  });
+  std::string purpose =
+      met->group.empty() ? "start" : fmt::format("create process group {}", printable(met->group));
+  if (!note.raised_at.empty()) purpose += fmt::format(" ({})", printable(note.raised_at));
+  if (met->came > met->expected)
+    return fmt::format(
+        "{} waited to {}, and {} processes came where {} were to: they are of two starts of the "
+        "job, or several have one rank",
+        describe_subject(note), purpose, met->came, met->expected);
+  const std::string who = ranks.empty() ? describe_subject(note) : describe_ranks(ranks);
+  // Where all who came say so, the others are known.
+  if (met->are_ranks && static_cast<std::int64_t>(ranks.size()) == met->came && !ranks.empty() &&
+      ranks.back().value < met->expected) {
+    std::vector<trace::Rank> absent;
+    for (std::int32_t r = 0; r < met->expected; ++r)
+      if (!std::binary_search(ranks.begin(), ranks.end(), trace::Rank(r)))
+        absent.push_back(trace::Rank(r));
+    return fmt::format("{} waited for {} to {}", who, describe_ranks(absent), purpose);
+  }
+  return fmt::format("{} waited for the other ranks to {}: {} of {} came", who, purpose, met->came,
+                     met->expected);
+}
+
 std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerFailure failure) {
   const std::string who = describe_subject(note);
   switch (failure) {
@@ -271,12 +305,8 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerF
           "{} waited for rank {} of their group, which did not come to the group's first call",
           ranks.empty() ? who : describe_ranks(ranks), trace::group_root_in(note.text));
     }
-    default: {
-      const auto started = trace::arrivals_in(note.text);
-      return fmt::format(
-          "{} waited for the other ranks to start{}", who,
-          started ? fmt::format(": {} of {} came", started->came, started->expected) : "");
-    }
+    default:
+      return describe_arrivals(run, note);
   }
 }
 
@@ -361,6 +391,18 @@ Advice advice_for(const RankNote& note, Weight weight) {
         const auto port = trace::number_after(trace::store_address_in(note.text), ", ");
         return {"see whether rank 0 runs, and whether MASTER_ADDR and MASTER_PORT are its own",
                 host.empty() || !port ? "" : fmt::format("nc -vz {} {}", host, *port)};
+      }
+      if (const auto met = trace::arrivals_in(note.text)) {
+        if (met->came > met->expected)
+          return {
+              "end all processes of earlier starts, use another port or a new file to meet, and "
+              "see that each process has a RANK of its own and WORLD_SIZE is their number",
+              ""};
+        if (!met->group.empty())
+          return {
+              "let all ranks of the job call new_group(), also those that are not in the group, "
+              "in the same order; if one did, read its output and see where it is",
+              ""};
       }
       return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
     case Weight::store_lost:

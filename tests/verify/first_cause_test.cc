@@ -169,8 +169,50 @@ TEST(FirstCause, WhoDidNotComeIsTold) {
             "call");
   EXPECT_EQ(first_cause({{Kind::peer_lost, 0,
                           "RuntimeError: Timed out initializing process group in store based "
-                          "barrier on rank: 0, for key: k:1 (world_size=2, worker_count=1)"}}),
-            "rank 0 waited for the other ranks to start: 1 of 2 came");
+                          "barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=2, "
+                          "worker_count=1)"}}),
+            "rank 0 waited for rank 1 to start");
+}
+
+// The barrier in which all ranks create a process group.
+std::vector<Told> creating(const std::vector<int>& ranks, int joined, const std::string& rest) {
+  std::vector<Told> out;
+  for (const int rank : ranks)
+    out.push_back({Kind::peer_lost, rank,
+                   fmt::format("DistStoreError: Timed out initializing process group in store "
+                               "based barrier on rank {}, for key: store_based_barrier_key:{}, "
+                               "num_workers_joined={}, timeout=0:10:00 error=wait timeout)",
+                               rank, rest, joined)});
+  return out;
+}
+
+TEST(FirstCause, WhoDidNotCreateAGroupIsTold) {
+  EXPECT_EQ(first_cause(creating({0, 1, 3}, 3, "2 (world_size=4")),
+            "ranks 0, 1, 3 waited for rank 2 to create process group 2");
+  EXPECT_EQ(first_cause(creating({0, 1, 3}, 3, "default_pg (world_size=4")),
+            "ranks 0, 1, 3 waited for rank 2 to start");
+  // Some who came say nothing.
+  EXPECT_EQ(first_cause(creating({0, 3}, 3, "0 (world_size=4")),
+            "ranks 0, 3 waited for the other ranks to start: 3 of 4 came");
+  // The one who gave up first had seen fewer.
+  std::vector<Told> notes = creating({0}, 1, "2 (world_size=3");
+  notes.push_back(creating({2}, 2, "2 (world_size=3")[0]);
+  EXPECT_EQ(first_cause(notes), "ranks 0, 2 waited for rank 1 to create process group 2");
+  // They numbered the barriers before they named the group.
+  EXPECT_EQ(first_cause({{Kind::peer_lost, 7,
+                          "RuntimeError: Timed out initializing process group in store based "
+                          "barrier on rank: 7, for key: store_based_barrier_key:32 (world_size=8, "
+                          "worker_count=4, timeout=0:00:30)"}}),
+            "rank 7 waited for the other ranks to create process group 32: 4 of 8 came");
+}
+
+TEST(FirstCause, MoreProcessesThanRanksAreTold) {
+  EXPECT_EQ(first_cause({{Kind::peer_lost, 0,
+                          "RuntimeError: Timed out initializing process group in store based "
+                          "barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=2, "
+                          "worker_count=4, timeout=0:30:00)"}}),
+            "rank 0 waited to start, and 4 processes came where 2 were to: they are of two starts "
+            "of the job, or several have one rank");
 }
 
 TEST(FirstCause, WhoDidNotPassABarrierIsTold) {

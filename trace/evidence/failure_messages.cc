@@ -65,7 +65,8 @@ Rank rank_said_by(std::string_view message) {
                ? Rank(static_cast<std::int32_t>(*number))
                : Rank(kNone);
   };
-  for (const std::string_view store : {"store on Rank ", "store based barrier on rank: "})
+  for (const std::string_view store :
+       {"store on Rank ", "store based barrier on rank: ", "store based barrier on rank "})
     if (contains_text(message, store)) return rank_from(number_after(message, store));
   // "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms"
   constexpr std::string_view kMonitor = ": [Rank ";
@@ -159,12 +160,16 @@ std::int64_t group_root_in(std::string_view message) {
 
 std::optional<Arrivals> arrivals_in(std::string_view message) {
   auto expected = number_after(message, "world_size=");
-  auto came = number_after(message, "worker_count=");
-  // "waiting for clients. 1/2 clients joined."
+  auto came = number_after(message, "num_workers_joined=");
+  const bool numbered = !came;
+  if (!came) came = number_after(message, "worker_count=");
+  const bool are_ranks = came.has_value();
   if (!came) came = number_after(message, "clients. ");
   if (!expected && came) expected = number_after(message, fmt::format("{}/", *came));
-  if (!expected || !came) return std::nullopt;
-  return Arrivals{*came, *expected};
+  if (!expected || !came || *expected > kMaxWorldSize) return std::nullopt;
+  const std::string_view group = word_after(message, "store_based_barrier_key:");
+  const bool first = group == "default_pg" || group == (numbered ? "1" : "0");
+  return Arrivals{*came, *expected, are_ranks, first ? std::string_view() : group};
 }
 
 std::optional<DifferingRanks> differing_ranks_in(std::string_view message) {

@@ -85,10 +85,20 @@ std::optional<HcclWait> hccl_wait_in(std::string_view message);
 // number in the group, from which the id was to come.
 std::int64_t group_root_in(std::string_view message);
 
-// "… (world_size=2, worker_count=1)", "1/2 clients joined": how many ranks started.
+// How many processes came to where all ranks start or create a process group. Source:
+// _store_based_barrier in PyTorch's distributed_c10d.py, which names the group since 2.1 and
+// numbered it before, and TCPStore.cpp.
+//
+//   … in store based barrier on rank 0, for key: store_based_barrier_key:3 (world_size=4,
+//       num_workers_joined=3, timeout=0:10:00 error=…
+//   … in store based barrier on rank: 7, for key: store_based_barrier_key:32 (world_size=8,
+//       worker_count=4, timeout=0:00:30)
+//   … waiting for clients. 1/2 clients joined.
 struct Arrivals {
   std::int64_t came = 0;
   std::int64_t expected = 0;
+  bool are_ranks = false;  // false: clients of the store, as launchers may be
+  std::string_view group;  // a view into the message; empty: the first, of all ranks
 };
 std::optional<Arrivals> arrivals_in(std::string_view message);
 

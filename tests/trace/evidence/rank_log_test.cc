@@ -448,6 +448,10 @@ TEST(RankLog, AnExceptionMayNameItsRank) {
       raised("RuntimeError: Timed out initializing process group in store based barrier on "
              "rank: 7, for key: store_based_barrier_key:32 (world_size=8, worker_count=4)\n"),
       HasSubstr("rank 7 lost a peer"));
+  EXPECT_THAT(raised("torch.distributed.DistStoreError: Timed out initializing process group in "
+                     "store based barrier on rank 5, for key: store_based_barrier_key:3 "
+                     "(world_size=8, num_workers_joined=4, timeout=0:10:00)\n"),
+              HasSubstr("rank 5 lost a peer"));
   // Words about another rank, or about tensors.
   EXPECT_THAT(raised("RuntimeError: no answer: Rank 3: gone\n"), HasSubstr("some rank exception"));
   EXPECT_THAT(raised("ValueError: Rank 3 tensors are needed\n"), HasSubstr("some rank exception"));

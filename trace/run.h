@@ -42,7 +42,7 @@ struct RankNote {
     gpu_warning,    // an Xid that a job may survive
     stack,          // where the process was
     ras,            // what NCCL's RAS reports
-    analysis,       // what PyTorch's analysis of dumps says
+    analysis,       // what PyTorch's analysis of dumps, or Horovod of its tensors, says
     calls,          // another recording of its calls
     contradiction,  // two sources that contradict each other
   };
@@ -63,6 +63,7 @@ struct RankNote {
     failed_first,     // ended: torchrun saw it fail before all others of its node, at `content`
     gives_no_answer,  // ras: its process is considered dead, or does not answer
     did_not_join,     // analysis: a call in which others were; `content`: "did not join all_reduce"
+    did_not_submit,   // analysis: by Horovod, the tensors `content`, for which others wait
   };
   Says says = Says::only_its_text;
   std::string content = {};  // at most kLongest bytes; not yet printable()

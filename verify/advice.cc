@@ -50,7 +50,7 @@ std::string peer_in(std::string_view text) {
     return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
   };
   const bool usable = !peer.empty() && !peer.starts_with('-') && peer != "localhost" &&
-                      !peer.starts_with("127.") && peer.size() <= 64 &&
+                      peer != "rank" && !peer.starts_with("127.") && peer.size() <= 64 &&
                       std::all_of(peer.begin(), peer.end(), plain);
   return usable ? std::string(peer) : "";
 }

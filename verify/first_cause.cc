@@ -40,7 +40,7 @@ enum class Weight : std::uint8_t {
   nccl_fails,     // an exception that says no more
   mismatch,       // ranks that called differently, of whom nobody is wrong for sure
   waits_for,      // a rank that did not come
-  did_not_join,   // by PyTorch's analysis of dumps
+  did_not_join,   // by PyTorch's analysis of dumps, or by Horovod
   gone,           // by NCCL's RAS
   store_lost,
   lost,    // any other lost peer
@@ -222,12 +222,15 @@ std::string describe_mismatch(const RankNote& note) {
                      shown(note));
 }
 
-// The ranks of the same report of PyTorch's analysis: the missing ones.
+// The ranks of the same report of PyTorch's analysis, or that lack the same tensors by Horovod.
 std::string describe_analysis(const trace::Run& run, const RankNote& note) {
   if (note.rank.value == trace::kNone) return shown(note);
   const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
     return other.kind == note.kind && other.text == note.text;
   });
+  if (note.says == Says::did_not_submit)
+    return fmt::format("{} did not submit, by Horovod, {}", describe_ranks(ranks),
+                       shown(note.content, note.location));
   return fmt::format("{}, by torchfrtrace, {}", describe_ranks(ranks),
                      shown(note.content, note.location));
 }
@@ -312,6 +315,10 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerF
 
 std::string describe_lost_peer(const RankNote& note, PeerFailure failure) {
   const std::string who = describe_subject(note);
+  if (trace::mentions_rank_0_of_barrier(note.text))
+    return fmt::format(
+        "{} was in monitored_barrier() when rank 0 ended or gave up; its output says why ({})", who,
+        printable(note.location.str()));
   if (failure == PeerFailure::told_to_end)
     return fmt::format("{} was told to end: {}", who, shown(note));
   const std::string peer = peer_in(note.text);
@@ -413,6 +420,11 @@ Advice advice_for(const RankNote& note, Weight weight) {
           "program is in the traceback",
           ""};
     case Weight::did_not_join:
+      if (note.says == Says::did_not_submit)
+        return {
+            "find why these ranks did not compute the tensors: a branch that their data skip, or "
+            "fewer batches; let them submit zeros, or see where they are",
+            ""};
       return {"see where these ranks are, or give `lockstep verify` the dumps themselves", ""};
     case Weight::gone:
       return {"read the output of that process, and see whether its node is up", ""};

@@ -373,6 +373,33 @@ TEST(FirstCause, TorchfrtraceNamesWhoDidNotJoin) {
             "(job.log:2)");
 }
 
+TEST(FirstCause, HorovodNamesWhoDidNotSubmit) {
+  const auto missing = [](int rank) {
+    return Told{.kind = Kind::analysis,
+                .rank = rank,
+                .text = "by Horovod it did not submit grad.a, which others did",
+                .says = Says::did_not_submit,
+                .content = "grad.a"};
+  };
+  EXPECT_EQ(first_cause({kTimeout, missing(2), missing(3)}),
+            "ranks 2, 3 did not submit, by Horovod, grad.a (job.log:2)");
+}
+
+TEST(FirstCause, RankZeroKnowsWhoDidNotPassABarrier) {
+  const Told waits{
+      Kind::peer_lost, 2,
+      "RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors "
+      "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty "
+      "rank."};
+  EXPECT_EQ(first_cause({waits}),
+            "rank 2 was in monitored_barrier() when rank 0 ended or gave up; its output says why "
+            "(job.log:1)");
+  EXPECT_EQ(first_cause({waits,
+                         {Kind::peer_lost, 0,
+                          "RuntimeError: Ranks 1 failed to pass monitoredBarrier in 6 ms"}}),
+            "rank 0 waited in monitored_barrier() for ranks 1, which did not come");
+}
+
 TEST(FirstCause, AStuckWatchdogSaysLessThanACall) {
   const Told stuck{Kind::watchdog, 7, "watchdog got stuck for 480 seconds"};
   EXPECT_THAT(first_cause({stuck, kTimeout}), testing::StartsWith("rank 1 gave up waiting"));

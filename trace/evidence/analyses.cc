@@ -32,7 +32,6 @@
 #include "trace/evidence/frames.h"
 #include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
-#include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 
@@ -42,21 +41,6 @@ constexpr std::string_view kMissing = "Not all ranks joining collective";
 constexpr std::string_view kErrors = " has errors";
 constexpr std::string_view kSequence = "Collective sequence number: ";
 constexpr std::string_view kMissingRanks = "missing ranks: ";
-
-// The ranks in "{3, 4}" or "[3, 4]"; at most as many as a job has.
-std::vector<Rank> listed_ranks(std::string_view list) {
-  std::vector<Rank> out;
-  list = list.substr(0, list.find_first_of("}]"));
-  list.remove_prefix(std::min(list.find_first_of("0123456789"), list.size()));
-  while (!list.empty()) {
-    const auto number = number_after(list, "");
-    if (number && is_possible_rank(*number, kMaxWorldSize))
-      out.emplace_back(static_cast<std::int32_t>(*number));
-    list.remove_prefix(std::min(list.find(','), list.size()));
-    list.remove_prefix(std::min(list.find_first_of("0123456789"), list.size()));
-  }
-  return out;
-}
 
 class AnalysisReader {
  public:

@@ -114,7 +114,7 @@ std::string_view to_string(RankNote::Kind kind) {
     case NoteKind::ras:
       return "RAS";
     case NoteKind::analysis:
-      return "analysis of dumps";
+      return "analysis";
     case NoteKind::calls:
       return "another recording";
     case NoteKind::contradiction:

@@ -28,6 +28,7 @@ bool mentions_a_peer(std::string_view message) {
        "Timed out after", "timed out after",
        "store based barrier",  // of init_process_group: others did not come
        "Timed out initializing",
+       "connectFullMesh failed",                 // of Gloo
        "waiting for clients",                    // of TCPStore
        "setting up NCCL communicator and retr",  // rank 0 did not come
        "EI0002",                                 // of HCCL: a peer's notification did not come
@@ -125,6 +126,10 @@ std::string absent_from_barrier(std::string_view message) {
   const std::size_t who = at == kNpos ? kNpos : message.rfind("Rank", at);
   if (who == kNpos) return {};
   return fmt::format("r{}", trimmed(message.substr(who + 1, at - who - 1)));
+}
+
+bool mentions_rank_0_of_barrier(std::string_view message) {
+  return contains_text(message, "reached monitoredBarrier, but");
 }
 
 std::string_view store_address_in(std::string_view message) {

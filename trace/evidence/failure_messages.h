@@ -58,6 +58,10 @@ PeerFailure peer_failure_in(std::string_view message);
 // "Ranks 1, 2 failed to pass monitoredBarrier in 600000 ms": "ranks 1, 2"; empty: not told.
 std::string absent_from_barrier(std::string_view message);
 
+// "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv
+// from rank 0. Please check rank 0 logs for faulty rank."
+bool mentions_rank_0_of_barrier(std::string_view message);
+
 // "The client socket has timed out after 600s while trying to connect to (10.0.0.7, 29500).":
 // "10.0.0.7, 29500"; empty: not told.
 std::string_view store_address_in(std::string_view message);

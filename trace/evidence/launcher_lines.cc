@@ -18,6 +18,8 @@ constexpr std::string_view kSrun = "srun: error: ";
 constexpr std::string_view kSlurmstepd = "slurmstepd: error: ";
 constexpr std::string_view kMpirun = "noticed that process rank ";
 constexpr std::string_view kMpirunName = "Process name: [";
+constexpr std::string_view kOpenMpiAbort = "MPI_ABORT was invoked on rank ";
+constexpr std::string_view kMpichAbort = "application called MPI_Abort(";
 constexpr std::string_view kElastic = "failed (exitcode: ";
 constexpr std::string_view kDeepSpeed = "exits with return code = ";
 constexpr std::string_view kLightning = "Child process with PID ";
@@ -110,6 +112,21 @@ std::optional<LauncherLine> parse_mpirun_name(std::string_view text) {
   out.kind = NoteKind::ended;
   out.ends_others = true;
   out.exit_code = 1;
+  return out;
+}
+
+// MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD
+// application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3
+std::optional<LauncherLine> parse_abort(std::string_view text, std::string_view before_rank) {
+  const std::size_t at = text.find(before_rank);
+  if (at == kNpos) return std::nullopt;
+  LauncherLine out;
+  out.text = text;
+  out.tasks = tasks_in(text.substr(at + before_rank.size()));
+  if (out.tasks.size() != 1) return std::nullopt;
+  out.kind = NoteKind::ended;
+  out.ends_others = true;
+  out.exit_code = 1;  // not 0, as far as the line says
   return out;
 }
 
@@ -230,6 +247,10 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
   if (const std::size_t at = line.find(kMpirun); at != kNpos) return parse_mpirun(line.substr(at));
   if (const std::size_t at = line.find(kMpirunName); at != kNpos)
     return parse_mpirun_name(line.substr(at));
+  if (const std::size_t at = line.find(kOpenMpiAbort); at != kNpos)
+    return parse_abort(line.substr(at), kOpenMpiAbort);
+  if (const std::size_t at = line.find(kMpichAbort); at != kNpos)
+    return parse_abort(line.substr(at), ") - process ");
   if (const std::size_t at = line.find(kElastic); at != kNpos)
     return parse_elastic(line.substr(at));
   if (const std::size_t at = line.find(kDeepSpeed); at != kNpos) {
@@ -247,9 +268,10 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
 }
 
 std::span<const std::string_view> launcher_signs() {
-  static constexpr std::array<std::string_view, 13> kSigns = {
-      kSrun,  kSlurmstepd, kMpirun, kMpirunName, kElastic, kDeepSpeed, kRay,
-      kShell, kLightning,  kUcx,    kOpenMpi,    kOomKill, kKilled};
+  static constexpr std::array<std::string_view, 15> kSigns = {
+      kOpenMpiAbort, kMpichAbort, kSrun,      kSlurmstepd, kMpirun,
+      kMpirunName,   kElastic,    kDeepSpeed, kRay,        kShell,
+      kLightning,    kUcx,        kOpenMpi,   kOomKill,    kKilled};
   return kSigns;
 }
 

@@ -5,6 +5,8 @@
 //   *** mpirun noticed that process rank 3 with PID 71 on node node7 exited on signal 9 (Killed).
 //     Process name: [[4711,1],3]                              mpirun, then the exit code
 //     Exit code:    1
+//   MPI_ABORT was invoked on rank 3 in communicator …       Open MPI: the program called MPI_Abort
+//   application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3                           MPICH
 //   … failed (exitcode: -9) local_rank: 3 (pid: 71) of binary: …       torchrun
 //   … ['python', …, '--local_rank=3'] exits with return code = -9      DeepSpeed
 //   [rank: 1] Child process with PID 71 terminated with code 1. Forcefully …       Lightning

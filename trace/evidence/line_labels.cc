@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -55,6 +56,20 @@ std::string_view after_timestamp(std::string_view line) {
   for (const std::string_view stream : {"stderr F ", "stdout F "})
     if (line.starts_with(stream)) line.remove_prefix(stream.size());
   return line;
+}
+
+std::vector<Rank> listed_ranks(std::string_view list) {
+  std::vector<Rank> out;
+  list = list.substr(0, list.find_first_of("}]"));
+  list.remove_prefix(std::min(list.find_first_of("0123456789"), list.size()));
+  while (!list.empty()) {
+    const auto number = number_after(list, "");
+    if (number && is_possible_rank(*number, kMaxWorldSize))
+      out.emplace_back(static_cast<std::int32_t>(*number));
+    list.remove_prefix(std::min(list.find(','), list.size()));
+    list.remove_prefix(std::min(list.find_first_of("0123456789"), list.size()));
+  }
+  return out;
 }
 
 std::vector<Rank> tasks_in(std::string_view list) {

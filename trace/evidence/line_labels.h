@@ -53,6 +53,9 @@ std::string without_escapes(std::string_view text);
 // other lines all.
 std::string_view after_rank(std::string_view line);
 
+// The ranks in "{3, 4}", "[3, 4]" or "3, 4]"; at most as many as a job has.
+std::vector<Rank> listed_ranks(std::string_view list);
+
 // "0-2,5" up to the first other character, as SLURM lists tasks. At most as many ranks as a person
 // reads.
 std::vector<Rank> tasks_in(std::string_view list);

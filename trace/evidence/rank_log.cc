@@ -56,6 +56,7 @@
 #include "trace/evidence/failure_messages.h"
 #include "trace/evidence/frames.h"
 #include "trace/evidence/gpu_lines.h"
+#include "trace/evidence/horovod_stalls.h"
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
 #include "trace/evidence/log_notes.h"
@@ -75,6 +76,9 @@ namespace {
 
 using NoteKind = RankNote::Kind;
 constexpr std::string_view kAsyncError = "raised the following async exception: ";
+// "… from  rank 7 and we will try our best to dump the debug info. Last enqueued NCCL work: 56, …",
+// or from "this local rank".
+constexpr std::string_view kDumpSignal = "Received a dump signal due to a collective timeout from ";
 constexpr std::string_view kFailedCall = "Stack trace of the failed collective: ";
 // Of PyTorch's data loader.
 constexpr std::string_view kWorkersBus = "Unexpected bus error encountered in worker";
@@ -97,6 +101,7 @@ bool may_tell(std::string_view line) {
        kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2],
        kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl, kRankOfAscend, kAbnormalDevice,
        GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
+       HorovodStalls::kSign, HorovodStalls::kMissing, kDumpSignal,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
@@ -132,6 +137,9 @@ class RankLogReader {
  private:
   void take(std::string_view line) {
     if (failed_call_ && take_failed_call(line)) return;
+    // "2: [allreduce.a]" has no label, though srun's are like this.
+    if (horovod_.goes_on())
+      if (const auto stall = horovod_.take(line)) return add_stall(*stall);
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line, form_);
     const std::string_view host = label ? label->host : std::string_view();
     const bool by_task = label && host.empty();
@@ -275,6 +283,10 @@ class RankLogReader {
       add(fault->kind, rank, fault->text);
       return true;
     }
+    if (const auto stall = horovod_.take(text)) {
+      add_stall(*stall);
+      return true;
+    }
     if (unused_.take(text, rank, notes_)) return true;
     if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
     for (const std::string_view sign : kCrashes) {
@@ -328,6 +340,8 @@ class RankLogReader {
                      const WatchdogLine& line) {
     // "watchdog thread terminated with exception: CUDA error: an illegal memory access …"
     if (!line.error.empty()) note_exception(stream, rank, line.error);
+    if (const std::size_t at = text.find(kDumpSignal); at != kNpos)
+      add(NoteKind::watchdog, rank, text.substr(at, text.find(" and we will", at) - at));
     if (!line.timeout) return true;
     const std::size_t at = text.find("Watchdog caught");
     const std::int64_t in_group = line.timeout->rank;
@@ -339,6 +353,17 @@ class RankLogReader {
     add(NoteKind::watchdog, rank, text.substr(at == kNpos ? 0 : at));
     if (rank.value != kNone) timed_out_.insert(rank);
     return true;
+  }
+
+  void add_stall(const HorovodStalls::Stall& stall) {
+    for (const Rank rank : stall.missing) {
+      const auto note =
+          add(NoteKind::analysis, rank,
+              fmt::format("by Horovod it did not submit {}, which others did", stall.tensors));
+      if (!note) continue;
+      notes_[*note].says = RankNote::Says::did_not_submit;
+      notes_[*note].content = stall.tensors;
+    }
   }
 
   // A launcher's first line says what failed; the others may be what it ended then.
@@ -421,6 +446,7 @@ class RankLogReader {
   OutputStreams streams_;
   UnusedParameters unused_;
   GpuLines gpus_;
+  HorovodStalls horovod_;
   DeadActor actor_;
   TaskNumbers tasks_;
   TorchrunSummary summary_;
@@ -461,12 +487,27 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
     const bool is_dict = second != kNpos && head[second] == '\'';
     if ((head.front() == '{' && !is_dict) || second == kNpos || head[second] == '{') return false;
   }
-  static const WordSearch search = search_with_launchers(
-      {ExceptionReader::kTraceback, kStuckWatchdog, kAsyncError,
-       "watchdog thread terminated with exception", kNcclWarning, "Watchdog caught collective",
-       kXid, "terminate called after throwing", "Fatal Python error", "(first observed failure)",
-       kStoreLost, UnusedParameters::kSign, GpuLines::kException, GpuLines::kAccess,
-       GpuLines::kLost, kWorkersBus, kDeepEp});
+  static const WordSearch search =
+      search_with_launchers({ExceptionReader::kTraceback,
+                             kStuckWatchdog,
+                             kAsyncError,
+                             "watchdog thread terminated with exception",
+                             kNcclWarning,
+                             "Watchdog caught collective",
+                             kXid,
+                             "terminate called after throwing",
+                             "Fatal Python error",
+                             "(first observed failure)",
+                             kStoreLost,
+                             UnusedParameters::kSign,
+                             GpuLines::kException,
+                             GpuLines::kAccess,
+                             GpuLines::kLost,
+                             kWorkersBus,
+                             kDeepEp,
+                             kDumpSignal,
+                             HorovodStalls::kSign,
+                             HorovodStalls::kMissing});
   const bool has_sign = sample_of(bytes).any(
       [](std::string_view text) { return search.occurs_in(text) || has_old_nccl_warning(text); });
   if (has_sign) return true;

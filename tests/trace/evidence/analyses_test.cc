@@ -33,7 +33,7 @@ const std::string kErrors =
 
 TEST(Analyses, TellWhoDidNotJoin) {
   const std::string said =
-      " analysis of dumps @1: by torchfrtrace it did not join all_reduce (call 41 of group "
+      " analysis @1: by torchfrtrace it did not join all_reduce (call 41 of group "
       "default_pg) in all_reduce (/x/torch/distributed/distributed_c10d.py:2707), called from sync "
       "(/home/u/model.py:65); 4 ranks expected in it";
   EXPECT_EQ(notes_of(analysis_source(), kMissing), "rank 2" + said + "\nrank 3" + said);
@@ -41,14 +41,14 @@ TEST(Analyses, TellWhoDidNotJoin) {
   EXPECT_THAT(notes_of(analysis_source(),
                        "Not all ranks joining collective 5 at entry 4\ngroup info: 0:default_pg\n"
                        "collective: nccl:all_reduce\nmissing ranks: {1}\nexpected ranks: 2\n"),
-              HasSubstr("rank 1 analysis of dumps @1: by torchfrtrace it did not join all_reduce "
+              HasSubstr("rank 1 analysis @1: by torchfrtrace it did not join all_reduce "
                         "(call 5 of group default_pg)"));
 }
 
 // It takes the first rank's call for the right one.
 TEST(Analyses, NameNoCulpritOfAMismatch) {
   EXPECT_THAT(notes_of(analysis_source(), kErrors + kMissing),
-              testing::StartsWith("some rank analysis of dumps @1: by torchfrtrace ranks called "
+              testing::StartsWith("some rank analysis @1: by torchfrtrace ranks called "
                                   "differently in broadcast (call 7 of group tp): Culprit rank 1"));
 }
 

@@ -217,6 +217,19 @@ TEST(LauncherLog, MpirunSaysWhichRankFailedFirst) {
               HasSubstr("rank 3 exception @4: ValueError"));
 }
 
+TEST(LauncherLog, TheRankThatAbortedMpiIsTold) {
+  EXPECT_EQ(
+      read_log("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode "
+               "1.\n"),
+      "rank 3 ended @1: MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD");
+  EXPECT_EQ(read_log("Abort(1) on node 2 (rank 2 in comm 0): application called "
+                     "MPI_Abort(MPI_COMM_WORLD, 1) - process 2\n"),
+            "rank 2 ended @1: application called MPI_Abort(MPI_COMM_WORLD, 1) - process 2");
+  // What it raised before is why.
+  EXPECT_THAT(read_log(kLoggedTraceback + "MPI_ABORT was invoked on rank 3 in communicator X\n"),
+              HasSubstr("rank 3 exception @4: ValueError"));
+}
+
 TEST(LauncherLog, LaunchersOfProcessesNameProcesses) {
   EXPECT_THAT(read_log("ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -11) "
                        "local_rank: 3 (pid: 74) of binary: /usr/bin/python\n"),

@@ -376,6 +376,45 @@ TEST(RankLog, WhatTheWatchdogSaysBesidesTimeouts) {
             "error, NCCL version 2.21.5");
 }
 
+TEST(RankLog, AnotherRanksTimeoutIsTold) {
+  EXPECT_EQ(read_log("[rank4]:[E703 ProcessGroupNCCL.cpp:1987] [PG ID 0 PG GUID 0(default_pg) Rank "
+                     "4] Received a dump signal due to a collective timeout from  rank 7 and we "
+                     "will try our best to dump the debug info. Last enqueued NCCL work: 56\n"),
+            "rank 4 watchdog @1: Received a dump signal due to a collective timeout from  rank 7");
+}
+
+const std::string kHorovodWaits =
+    "[2023-06-26 07:23:58.4: W /h/common/stall_inspector.cc:107] One or more tensors were "
+    "submitted "
+    "to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of "
+    "ranks for more than 60 seconds.\n";
+
+TEST(RankLog, HorovodNamesTheRanksThatDidNotSubmitATensor) {
+  const std::string list =
+      "Missing ranks:\n2: [allreduce.image.bias, allreduce.image.weight ...]\n"
+      "3!: [allreduce.image.bias]\n";
+  const std::string said =
+      "rank 2 analysis @3: by Horovod it did not submit allreduce.image.bias, "
+      "allreduce.image.weight ..., which others did\n"
+      "rank 3 analysis @4: by Horovod it did not submit allreduce.image.bias, which others did";
+  EXPECT_EQ(read_log(kHorovodWaits + list), said);
+  EXPECT_EQ(read_log(labelled("[1,0]<stderr>:", kHorovodWaits + list)), said);
+  EXPECT_EQ(read_log(kHorovodWaits + list + "step 4: [0.5]\n"), said);
+  // Before 0.17.
+  EXPECT_EQ(read_log(kHorovodWaits + "Stalled ops:\nHorovodAllreduce_fc_0 [missing ranks: 1, 3]\n"),
+            "rank 1 analysis @3: by Horovod it did not submit HorovodAllreduce_fc_0, which others "
+            "did\n"
+            "rank 3 analysis @3: by Horovod it did not submit HorovodAllreduce_fc_0, which others "
+            "did");
+}
+
+TEST(RankLog, OtherListsAreNotHorovods) {
+  EXPECT_EQ(read_log("NCCL WARN x\nMissing ranks:\n2: [a]\n"),
+            "some rank NCCL warning @1: NCCL WARN x");
+  EXPECT_EQ(read_log(kHorovodWaits + "step 4\n2: [a]\n"), "");
+  EXPECT_EQ(read_log(kHorovodWaits + "x: [a]\n: [a]\n99999999999: [a]\n"), "");
+}
+
 TEST(RankLog, NcclsLastErrorSaysWhetherAPeerIsAtFault) {
   const std::string error =
       "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a\"\n"

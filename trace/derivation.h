@@ -55,6 +55,8 @@ struct ProductSpec {
   std::vector<std::string> assumptions;
   std::vector<Condition> conditions;
   Choice choice = Choice::free;
+  // What a step calls depends on the condition of the step before, too.
+  bool looks_back = false;
   std::vector<Allowed> allowed;    // the first that fits (rank, step) counts; none fits: all
   std::vector<RankClass> classes;  // each rank in one; empty: every rank has a trace of its own
   // That many consecutive ranks are a copy of the model, with groups and messages of their own
@@ -83,6 +85,7 @@ struct Derivation {
 std::vector<std::int32_t> traced_ranks(const ProductSpec& spec);
 
 inline constexpr std::size_t kMaxConditions = 256;
+inline constexpr std::size_t kMaxConditionsLookingBack = 16;  // with `looks_back`
 inline constexpr std::size_t kMaxHistories = 256;
 inline constexpr std::size_t kMaxDerivedSteps = 65536;  // in `steps`
 inline constexpr std::size_t kMaxAllowed = 4096;

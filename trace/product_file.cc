@@ -149,6 +149,7 @@ class SpecReader {
     spec_.assumptions = read_.texts(root, "assumptions");
     spec_.choice = one_of(root, "choice", "free", "agreed") ? ProductSpec::Choice::agreed
                                                             : ProductSpec::Choice::free;
+    spec_.looks_back = one_of(root, "memory", "none", "step-before");
     if (const auto steps = read_.find(root, "only_steps", false))
       spec_.only_steps = read_.as_integer(*steps, "only_steps", 1, kMaxStep);
   }
@@ -177,6 +178,9 @@ class SpecReader {
       spec_.conditions.push_back(std::move(condition));
     }
     if (spec_.conditions.empty()) read_.complain("\"conditions\" is empty");
+    if (spec_.looks_back && spec_.conditions.size() > kMaxConditionsLookingBack)
+      read_.complain(fmt::format("\"memory\" has more pairs than those of {} conditions",
+                                 kMaxConditionsLookingBack));
   }
 
   ConditionId condition(const std::string& name) {
@@ -378,6 +382,7 @@ std::string product_text(const ProductSpec& spec) {
               {"conditions", std::move(conditions)},
               {"choice", spec.choice == ProductSpec::Choice::agreed ? "agreed" : "free"},
               {"allowed", std::move(allowed)}};
+  if (spec.looks_back) out["memory"] = "step-before";
   if (spec.copy_ranks > 0) out["copy_ranks"] = spec.copy_ranks;
   for (const ProductSpec::RankClass& one : spec.classes) out["classes"].push_back(class_json(one));
   if (!spec.together.empty()) out["together"] = spec.together;

@@ -57,6 +57,7 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
   out.program = scenario.name;
   out.world_size = scenario.ranks;
   out.only_steps = plan.only_steps;
+  out.looks_back = plan.looks_back;
   out.assumptions = plan.assumptions;
   out.assumptions.insert(out.assumptions.end(), origin.begin(), origin.end());
   for (const Condition& c : plan.conditions) {

@@ -136,6 +136,7 @@ class Planner {
     if (scales_losses(s_)) add_overflow();
     out_.gradients_stay = s_.fault == Fault::zero_grad_forgotten;
     add_generation();
+    out_.looks_back = looks_back();
     allow();
     allow_generation();
     find_text_ranks();
@@ -144,6 +145,17 @@ class Planner {
   }
 
  private:
+  // FSDP gathers ahead what the step before used, which is the same whatever texts it generated.
+  bool looks_back() const {
+    constexpr std::size_t kMaxConditions = 4;  // more pairs of them take long
+    const std::vector<Condition>& all = out_.conditions;
+    const bool batches_differ = std::any_of(all.begin(), all.end(), [&](const Condition& c) {
+      return c.has != all.front().has || c.dissent != all.front().dissent;
+    });
+    return s_.strategy.kind == Scenario::Strategy::Kind::fsdp && s_.strategy.prefetch &&
+           batches_differ && all.size() <= kMaxConditions && out_.first_conditions() == all.size();
+  }
+
   bool may_be_text() const {
     if (s_.remedy.kind == Remedy::alternating) {
       return true;
@@ -344,7 +356,11 @@ class Planner {
 
   void assume() {
     out_.assumptions.emplace_back(
-        "what a rank calls in a step depends on that step's condition and on the first step's");
+        out_.looks_back
+            ? "what a rank calls in a step depends on that step's condition, on that of the step "
+              "before and on the first step's"
+            : "what a rank calls in a step depends on that step's condition and on the first "
+              "step's");
     if (s_.train.accumulation != Scenario::Train::Accumulation()) {
       out_.assumptions.emplace_back("the micro-batches of a step hold the same modalities");
     }
@@ -380,8 +396,32 @@ std::size_t DerivationPlan::first_conditions() const {
   return static_cast<std::size_t>(other - conditions.begin());
 }
 
+namespace {
+
+// Steps in which each of n conditions follows each of them, itself included, twice: the cycle
+// 0 0 1 0 2 1 1 2 2, in which each pair comes once, is run through twice and closed.
+std::vector<std::size_t> all_pairs_twice(std::size_t n) {
+  std::vector<std::size_t> out;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t a = 0; a < n; ++a) {
+      out.push_back(a);
+      for (std::size_t b = a + 1; b < n; ++b) out.insert(out.end(), {a, b});
+    }
+  }
+  out.push_back(0);
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::size_t> DerivationPlan::later_steps() const {
   std::vector<std::size_t> out;
+  if (looks_back) {
+    out = all_pairs_twice(conditions.size());
+    if (gradients_stay)
+      for (std::size_t& c : out) c = conditions.size() - 1 - c;
+    return out;
+  }
   const std::size_t without = first_conditions();
   const std::size_t with = conditions.size() - without;
   const std::size_t most = std::max(without, with);

@@ -37,6 +37,9 @@ struct DerivationPlan {
   // first round of later_steps() begins with the last conditions, which use less of the model:
   // these come before the others and after them, and the difference shows.
   bool gradients_stay = false;
+  // What a step calls depends on the condition of the step before, too: FSDP gathers ahead what the
+  // pass before used.
+  bool looks_back = false;
   // Ranks that train on one batch, so they are in the same condition: the stages of a pipeline's
   // replicas. The calls of one depend on messages of the others. Either every rank is in one of
   // these lists; or there are none, and each rank has its own batch.
@@ -56,8 +59,9 @@ struct DerivationPlan {
 
   // The conditions that a first step may have, from 0 on: a history begins with each.
   std::size_t first_conditions() const;
-  // The conditions of steps 1, 2, … of every history: each condition at least twice. If the job
-  // generates texts after some steps only, every second one of these steps does.
+  // The conditions of steps 1, 2, … of every history: each condition at least twice; where the job
+  // looks back, each after each other at least twice. If the job generates texts after some steps
+  // only, every second one of these steps does.
   std::vector<std::size_t> later_steps() const;
   // The conditions of all steps of the history that begins with `first`.
   std::vector<std::size_t> steps_of_history(std::size_t first) const;

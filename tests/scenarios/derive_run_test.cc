@@ -84,6 +84,34 @@ TEST_F(Derive, RanksOverflowWhereTheRecordedRunDid) {
   EXPECT_EQ(lockstep({"derive", job, "--against", run, "--against", run}), 0) << log();
 }
 
+// What FSDP gathers ahead depends on the step before. Where the ranks agree on the branch, it is
+// the same on all of them; where they do not, they diverge in the first step.
+TEST_F(Derive, ShardsThatAreGatheredAheadAreSafeAfterAVote) {
+  const std::string job = folder_.file("job.yaml");
+  const auto write = [&](const std::string& rest, int seed) {
+    std::ofstream(job) << "lockstep: 1\nname: vote\nranks: 3\nstrategy: fsdp\n"
+                       << rest << "\ntrain: {steps: 8, batch_size: 4, seed: " << seed << "}\n";
+  };
+  const std::string vote = "data: {text_only: 0.3, sampler: grouped}\nremedy: presence-vote";
+  write(vote, 1);
+  const std::string derived = folder_.file("derived");
+  const std::string certificate = folder_.file("certificate");
+  ASSERT_EQ(lockstep({"derive", job, "--output-dir", derived, "--certificate", certificate}), 0)
+      << log();
+  EXPECT_EQ(lockstep({"check-certificate", certificate, derived + "/root-0"}), 0) << log();
+  for (int seed = 1; seed < 4; ++seed) {
+    write(vote, seed);
+    const std::string run = folder_.file("run-" + std::to_string(seed));
+    ASSERT_EQ(lockstep({"run", job, "--output-dir", run}), 0) << log();
+    EXPECT_EQ(lockstep({"derive", job, "--against", run}), 0) << log();
+  }
+  write("data: {text_only: 0.5, sampler: dealt}", 1);
+  EXPECT_EQ(lockstep({"derive", job}), 0) << log();
+  write("data: {text_only: 0.3, sampler: grouped}", 1);
+  EXPECT_EQ(lockstep({"derive", job}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("What happens in step 0"));
+}
+
 // Gradients that nobody clears stay: after a batch with images, one without reduces them as well. A
 // rank that never has images has none.
 TEST_F(Derive, WhatRemainsOfAStepIsSeen) {
@@ -193,17 +221,23 @@ TEST_F(DeriveAtScale, WithoutOneARankAloneLeavesTheOthersWaiting) {
 }
 
 // With prefetch a step gathers what the step before it used: more than its own condition decides.
-// So single mixes of batches are tried.
+// There are six conditions, too many for all pairs, so single mixes of batches are tried.
 TEST_F(DeriveAtScale, MixesAreTriedWhereAStepDependsOnTheOneBefore) {
-  std::ofstream(folder_.file("job.yaml"))
-      << "lockstep: 1\nname: large\nranks: 4096\n"
-      << "model: {image: resnet-18, text: bert-small}\nstrategy: fsdp\n"
-      << "data: {modality: [{ranks: [2], steps: [2], has: [text]}, {has: [image, text]}]}\n"
-      << "train: {steps: 4}\n";
-  ASSERT_EQ(lockstep({"derive", folder_.file("job.yaml")}), 1) << log();
-  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4,096 ranks"));
-  EXPECT_THAT(log(), HasSubstr("a step depends on more than its condition"));
-  EXPECT_THAT(log(), HasSubstr("ERROR modality-divergence (proven)\n  rank 2's batch of step 2"));
+  const std::string texts =
+      ", generate: {every: 1, tokens: 4, synced: true, ends: [{steps: [1], after: 3}, "
+      "{steps: [3], after: 2}]}";
+  for (const std::string& generate : {std::string(), texts}) {
+    std::ofstream(folder_.file("job.yaml"))
+        << "lockstep: 1\nname: large\nranks: 4096\n"
+        << "model: {image: resnet-18, text: bert-small}\nstrategy: fsdp\n"
+        << "data: {modality: [{ranks: [2], steps: [2], has: [text]}, {has: [image, text]}]}\n"
+        << "train: {steps: 4" << generate << "}\n";
+    ASSERT_EQ(lockstep({"derive", folder_.file("job.yaml")}), 1) << log();
+    EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4,096 ranks"));
+    EXPECT_EQ(log().find("a step depends on more than its condition") != std::string::npos,
+              generate == texts);
+    EXPECT_THAT(log(), HasSubstr("ERROR modality-divergence (proven)\n  rank 2's batch of step 2"));
+  }
 }
 
 TEST_F(DeriveAtScale, WhatNeedsValuesIsRefused) {

@@ -33,7 +33,7 @@ std::string json_lines(const nlohmann::ordered_json& value, std::size_t indent) 
   return value.is_object() ? fmt::format("{{{}}}", joined) : fmt::format("[{}]", joined);
 }
 
-std::string situation_name(const Situation& s) {
+std::string situation_name(const Situation& s, bool looks_back) {
   switch (s.kind) {
     case Situation::Kind::start:
       return "start";
@@ -44,8 +44,9 @@ std::string situation_name(const Situation& s) {
     case Situation::Kind::later:
       break;
   }
-  return fmt::format("step {}{} meet {} after {}", s.step, s.any_other ? " and-others" : "",
-                     s.condition_set, s.past_set);
+  return fmt::format("step {}{} meet {} after {}{}", s.step, s.any_other ? " and-others" : "",
+                     s.condition_set, s.past_set,
+                     looks_back && s.step > 1 ? fmt::format(" and {}", s.previous_set) : "");
 }
 
 std::string part_name(const trace::ProductSpec& spec, std::uint32_t part) {
@@ -59,9 +60,13 @@ std::string part_name(const trace::ProductSpec& spec, std::uint32_t part) {
     case ProductSequences::kEnd:
       return "end";
     default:
-      return fmt::format("under {}",
-                         spec.conditions[part - ProductSequences::kFirstCondition].name);
+      break;
   }
+  const std::size_t under = part - ProductSequences::kFirstCondition;
+  const std::size_t conditions = spec.conditions.size();
+  std::string out = fmt::format("under {}", spec.conditions[under % conditions].name);
+  if (spec.looks_back) out += fmt::format(" after {}", spec.conditions[under / conditions].name);
+  return out;
 }
 
 std::string program_text(const ProductModel& model, const std::string& product) {
@@ -75,10 +80,8 @@ std::string program_text(const ProductModel& model, const std::string& product) 
             nlohmann::ordered_json::parse(product.empty() ? trace::product_text(spec) : product));
   out.claim_unrecorded(runs, {});
   const std::vector<std::int32_t> traced = trace::traced_ranks(spec);
-  const auto parts =
-      ProductSequences::kFirstCondition + static_cast<std::uint32_t>(spec.conditions.size());
   for (std::uint32_t h = 0; h < runs.size(); ++h) {
-    for (std::uint32_t part = 0; part < parts; ++part) {
+    for (std::uint32_t part = 0; part < model.sequences().parts(); ++part) {
       for (std::int32_t r = 0; r < model.ranks(); ++r) {
         const SequenceId s = model.sequences().part(HistoryId(h), r, part).sequence;
         // Nothing: no step of the recording was under it.
@@ -88,7 +91,7 @@ std::string program_text(const ProductModel& model, const std::string& product) 
     }
   }
   for (const Situation& situation : model.situations().all())
-    out.order(situation_name(situation), model.evaluate(situation), model.nccl());
+    out.order(situation_name(situation, spec.looks_back), model.evaluate(situation), model.nccl());
   return out.text();
 }
 

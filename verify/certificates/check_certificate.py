@@ -198,7 +198,8 @@ def sequence(*what):
 
 def cut(trace, recording, steps):
     """A rank's trace in parts: 0 the start, 1 step 0, 2 step 1 if calls of step 0 are among its
-    own, 3 the end, and by condition what every later step under it is."""
+    own, 3 the end, and by condition what every later step under it is; where the program looks
+    back, by the conditions of the step before and its own. steps: these, from step 1 on."""
     slots, slot, late = [[] for _ in range(len(steps) + 3)], 0, False
     for line in trace.events:
         if line["ev"] == "issue":
@@ -239,34 +240,46 @@ def situations(spec, world, parts, stands):
         out = [{history[stands[rank]][part] for history in parts.values()} for rank in range(world)]
         require(all(len(s) == 1 for s in out), "the start or the end depends on the first step")
         return out
-    def later(mine, step, condition):  # twice: else nothing shows that a condition decides a step
-        require(spec["steps"].count(condition) > 1, f"{condition} was not recorded twice")
+    back, seen = looks_back(spec), spec["steps"]
+    seen = Counter(zip(seen, seen[1:]) if back else seen)
+    def later(mine, step, condition, before):
+        part = (before, condition) if back else condition
+        require(seen[part] > 1, f"{part} was not recorded twice")  # so nothing shows that it decides
         require(step != 1 or 2 not in mine or condition == spec["steps"][0],
                 f"where calls of step 0 come in step 1 under {condition} was not recorded")
-        return mine[2] if step == 1 and 2 in mine else mine[condition]
-    def at(step, meet, past):  # by rank, whatever it may be in now and was in at step 0
+        return mine[2] if step == 1 and 2 in mine else mine[part]
+    def at(step, meet, past, before):  # by rank, whatever it may be in now and was in before
         now = [may(rank, step, meet) for rank in range(world)]
         first = [may(rank, 0, past) for rank in range(world)]
+        was = [may(rank, step - 1, before) if back and step > 1 else [None] for rank in range(world)]
         require(not all(first) or set().union(*first) <= set(parts), "a history is missing")
-        return all(now) and all(first) and [
+        return all(now) and all(first) and all(was) and [
             {parts[c][stands[r]][1] for c in now[r]} if step == 0 else
-            {later(parts[f][stands[r]], step, c) for f in first[r] for c in now[r]}
-            for r in range(world)]
+            {later(parts[f][stands[r]], step, c, b or f)
+             for f in first[r] for c in now[r] for b in was[r]} for r in range(world)]
     yield "start", fixed(0)
-    pasts = [(m, meet) for m, meet in enumerate(meets) if at(0, meet, meet)]
+    pasts = [(m, meet) for m, meet in enumerate(meets) if at(0, meet, meet, meet)]
     require(pasts, "step 0 is possible under no conditions")
-    for m, meet in pasts: yield f"step 0 meet {m}", at(0, meet, meet)
+    for m, meet in pasts: yield f"step 0 meet {m}", at(0, meet, meet, meet)
     named = {step for _, steps, _ in rules for step in steps or []} - {0}
+    if back: named |= {1} | {step + 1 for step in named}
     if any(2 in mine for history in parts.values() for mine in history.values()): named.add(1)
     other = next(n for n in itertools.count(1) if n not in named)  # stands for all others
     for step in sorted(named | {other}):
         if step >= spec.get("only_steps", math.inf): break
-        found = [(f"step {step}{' and-others' * (step == other)} meet {m} after {p}", options)
+        found = [(f"step {step}{' and-others' * (step == other)} meet {m} after {p}{b}", options)
                  for m, meet in enumerate(meets) for p, past in pasts
-                 for options in [at(step, meet, past)] if options]
+                 for b, before in ([(f" and {n}", was) for n, was in enumerate(meets)]
+                                   if back and step > 1 else [("", past)])
+                 for options in [at(step, meet, past, before)] if options]
         require(found, f"step {step} is possible under no conditions")
         yield from found
     yield "end", fixed(3)
+
+def looks_back(spec):
+    """Whether what a step calls depends on the condition of the step before, too."""
+    require(spec.get("memory", "none") in ("none", "step-before"), "a memory of a kind not known")
+    return spec.get("memory") == "step-before"
 
 def program(folder):
     """A program: a recording for each condition that the first step may be under."""
@@ -278,11 +291,15 @@ def program(folder):
     recordings = [Recording([f"{folder}/{h['folder']}"], world, classes) for h in spec["histories"]]
     labels = {0: "start", 1: "step 0", 2: "step 1", 3: "end"}
     for n, (history, recording) in enumerate(zip(spec["histories"], recordings)):
-        parts[history["first"]] = {rank: cut(recording.traces[rank], recording, spec["steps"])
+        steps = spec["steps"]
+        if looks_back(spec): steps = list(zip([history["first"], *steps], steps))
+        parts[history["first"]] = {rank: cut(recording.traces[rank], recording, steps)
                                    for rank in sorted(classes)}
         for rank, mine in parts[history["first"]].items():
             for part, s in mine.items():
-                where = f"history {n} {labels.get(part) or 'under ' + part}"
+                name = labels.get(part) or "under " + (
+                    " after ".join(reversed(part)) if looks_back(spec) else part)
+                where = f"history {n} {name}"
                 digests.setdefault(where, defaultdict(list))[s.digest].append(rank)
     require(len(parts) == len(recordings) and len({c["name"] for c in spec["conditions"]}) ==
             len(spec["conditions"]), "two histories or conditions have one name")

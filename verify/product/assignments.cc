@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -206,7 +207,7 @@ trace::RankTrace compose_rank(const ProductModel& model, const Assignment& assig
     as_recorded = as_recorded && step == static_cast<std::int64_t>(s) &&
                   option.condition == model.recorded_condition(history, step);
     const bool raises = raise && as_recorded && raise->step == step;
-    if (!raises && add(history, model.at_step(history, r, step, option.condition), step)) continue;
+    if (!raises && add(history, model.at_step(r, step, option), step)) continue;
     alive = false;
     if (!raise) break;
     composer.add_part(histories[history.value].of(r), raise->begin, raise->end, step);
@@ -301,28 +302,35 @@ std::uint32_t set_of(const ProductModel& model, ConditionId condition) {
   return static_cast<std::uint32_t>(found - condition_sets.begin());
 }
 
-// The usual options of a later step for ranks whose step 0 was `past`. Empty if some rank has no
-// recorded one.
+// What a rank that does `before` in one step of an assignment does in the next one, under a
+// condition. Where the program looks back, steps that were left out are like `before`.
+ProductOption next_option(const ProductModel& model, const ProductOption& before,
+                          ConditionId condition) {
+  return {before.history, condition, model.spec().looks_back ? before.condition : ConditionId()};
+}
+
+// The usual options of a later step for ranks that did `before`. Empty if some rank has no recorded
+// one.
 std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step,
                                     std::uint32_t condition_set,
-                                    const std::vector<ProductOption>& past) {
+                                    const std::vector<ProductOption>& before) {
   std::map<ConditionId, std::size_t> votes;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
     for (const ConditionId c : model.situations().conditions(condition_set, r, step)) ++votes[c];
   }
   std::vector<ProductOption> out;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
-    const HistoryId history = past[static_cast<std::size_t>(r)].history;
-    std::optional<ConditionId> best;
+    std::optional<ProductOption> best;
     for (const ConditionId c : model.situations().conditions(condition_set, r, step)) {
+      const ProductOption option = next_option(model, before[static_cast<std::size_t>(r)], c);
       const auto& team = model.situations().team_of(r);
       const bool recorded = std::all_of(team.begin(), team.end(), [&](std::int32_t other) {
-        return model.at_step(history, other, step, c).sequence != kNoSequence;
+        return model.at_step(other, step, option).sequence != kNoSequence;
       });
-      if (recorded && (!best || votes[c] > votes[*best])) best = c;
+      if (recorded && (!best || votes[c] > votes[best->condition])) best = option;
     }
     if (!best) return {};
-    out.push_back({history, *best});
+    out.push_back(*best);
   }
   return out;
 }
@@ -344,11 +352,11 @@ void add_step(Assignment& assignment, std::int64_t step, std::vector<ProductOpti
 
 // Adds a step with the usual options. False if no assignment is possible or fully recorded.
 bool add_usual(const ProductModel& model, Assignment& assignment, std::int64_t step,
-               std::uint32_t condition_set, const std::vector<ProductOption>& past) {
+               std::uint32_t condition_set) {
   if (model.spec().only_steps && step >= *model.spec().only_steps) return false;
   const auto possible = possible_set(model, step, condition_set);
   if (!possible) return false;
-  std::vector<ProductOption> options = usual_in(model, step, *possible, past);
+  std::vector<ProductOption> options = usual_in(model, step, *possible, assignment.options.back());
   if (options.empty()) return false;
   add_step(assignment, step, std::move(options));
   return true;
@@ -359,6 +367,7 @@ bool add_usual(const ProductModel& model, Assignment& assignment, std::int64_t s
 std::vector<ProductOption> usual_options(const ProductModel& model, const Situation& situation) {
   // How many ranks may have them.
   std::map<ConditionId, std::size_t> conditions;
+  std::map<ConditionId, std::size_t> previous;
   std::map<HistoryId, std::size_t> histories;
   std::vector<std::vector<ProductOption>> all;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
@@ -368,6 +377,7 @@ std::vector<ProductOption> usual_options(const ProductModel& model, const Situat
     });
     for (const ProductOption& option : mine) {
       ++conditions[option.condition];
+      ++previous[option.previous];
       ++histories[option.history];
     }
     all.push_back(std::move(mine));
@@ -376,8 +386,8 @@ std::vector<ProductOption> usual_options(const ProductModel& model, const Situat
   for (const std::vector<ProductOption>& mine : all) {
     if (mine.empty()) return {};
     out.push_back(*std::max_element(mine.begin(), mine.end(), [&](const auto& a, const auto& b) {
-      const std::pair x(conditions[a.condition], histories[a.history]);
-      const std::pair y(conditions[b.condition], histories[b.history]);
+      const std::tuple x(conditions[a.condition], previous[a.previous], histories[a.history]);
+      const std::tuple y(conditions[b.condition], previous[b.previous], histories[b.history]);
       return x < y;
     }));
   }
@@ -396,17 +406,24 @@ Assignment steps_up_to(const ProductModel& model, const Situation& situation,
     first = usual_options(model, first_situation(condition_set.value_or(0)));
   }
   if (first.empty()) return out;
-  add_step(out, 0, first);
-  const std::vector<ProductOption> past = std::move(first);
+  add_step(out, 0, std::move(first));
   std::int64_t last = 0;
   if (later) {
     last = situation.step;
-    for (std::int64_t step = 1; step < last && last <= kAllStepsUpTo; ++step) {
-      if (!add_usual(model, out, step, situation.condition_set, past)) break;
+    const bool chosen = model.spec().looks_back && last > 1;  // the step before, too
+    const std::int64_t usual = chosen ? last - 1 : last;
+    for (std::int64_t step = 1; step < usual && last <= kAllStepsUpTo; ++step) {
+      if (!add_usual(model, out, step, situation.condition_set)) break;
+    }
+    if (chosen) {
+      std::vector<ProductOption> before = out.options.back();
+      for (std::size_t r = 0; r < before.size(); ++r)
+        before[r] = next_option(model, before[r], options[r].previous);
+      add_step(out, last - 1, std::move(before));
     }
     add_step(out, last, options);
   }
-  add_usual(model, out, last + 1, situation.condition_set, past);
+  add_usual(model, out, last + 1, situation.condition_set);
   return out;
 }
 
@@ -423,7 +440,6 @@ std::optional<Assignment> follow_trace(const ProductModel& model, HistoryId hist
   if (!raise || raise->step > kMaxStepsFollowed) return std::nullopt;
   if (spec.only_steps && raise->step >= *spec.only_steps) return std::nullopt;
   Assignment out;
-  std::vector<ProductOption> past;
   for (std::int64_t step = 0; step <= raise->step; ++step) {
     const ConditionId condition = model.recorded_condition(history, step);
     const std::uint32_t condition_set = set_of(model, condition);
@@ -437,9 +453,9 @@ std::optional<Assignment> follow_trace(const ProductModel& model, HistoryId hist
       const auto may = model.situations().conditions(condition_set, other, step);
       const ConditionId c =
           std::binary_search(may.begin(), may.end(), condition) ? condition : may.front();
-      options[o] = {step == 0 ? model.situations().history_of(c) : past[o].history, c};
+      options[o] = step == 0 ? ProductOption{model.situations().history_of(c), c}
+                             : next_option(model, out.options.back()[o], c);
     }
-    if (step == 0) past = options;
     add_step(out, step, std::move(options));
   }
   return out;

@@ -225,21 +225,26 @@ class Decider {
   // initialisation, caches).
   void note_single_recordings() {
     const trace::ProductSpec& spec = model_.spec();
-    std::set<ConditionId> used;
+    // The parts that steps may be, and how often each was recorded in a history. Step 1 looks back
+    // on the history's own condition, so it does not count as the part of a pair.
+    std::vector<std::optional<ProductOption>> used(model_.sequences().parts());
     for (const Situation& situation : model_.situations().all()) {
       if (situation.kind != Situation::Kind::later) continue;
-      for (std::int32_t r = 0; r < model_.ranks(); ++r) {
-        for (const ConditionId c :
-             model_.situations().conditions(situation.condition_set, r, situation.step))
-          used.insert(c);
-      }
+      for (std::int32_t r = 0; r < model_.ranks(); ++r)
+        for (const ProductOption& option : model_.situations().options(situation, r))
+          used[model_.sequences().under(option.previous, option.condition)] = option;
     }
-    for (const ConditionId c : used) {
-      if (std::count(spec.steps.begin(), spec.steps.end(), c) >= 2) continue;
+    std::vector<int> recorded(used.size());
+    for (std::size_t i = spec.looks_back ? 1 : 0; i < spec.steps.size(); ++i)
+      ++recorded[model_.sequences().under(spec.steps[i == 0 ? 0 : i - 1], spec.steps[i])];
+    for (std::size_t part = 0; part < used.size(); ++part) {
+      if (!used[part] || recorded[part] >= 2) continue;
+      const auto name = [&](ConditionId c) { return printable(spec.conditions[c.value].name); };
       add_reason(fmt::format(
-          "\"{}\" comes less than twice in \"steps\", so that nothing shows that a step "
+          "\"{}\"{} comes less than twice in \"steps\", so that nothing shows that a step "
           "under it is always the same",
-          printable(spec.conditions[c.value].name)));
+          name(used[part]->condition),
+          spec.looks_back ? fmt::format(" after \"{}\"", name(used[part]->previous)) : ""));
     }
   }
 

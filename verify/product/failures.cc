@@ -13,8 +13,9 @@ namespace lockstep::verify {
 
 namespace {
 
-// The cost of a rank that deviates. It is more than all its conditions cost, of which at most two
-// are unusual: those of step 0 and of the current step. So fewer ranks always win.
+// The cost of a rank that deviates. It is more than all its conditions cost, of which at most three
+// are unusual: those of step 0, of the step before and of the current step. So fewer ranks always
+// win.
 constexpr std::size_t kRankCost = 4;
 
 // The calls of a sequence on channels with ranks of other teams: (channel, (shared, own)).
@@ -89,6 +90,7 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
       std::size_t cost = kRankCost;
       cost += option.history != usual[i].history ? 1U : 0U;
       cost += option.condition != usual[i].condition ? 1U : 0U;
+      cost += option.previous != usual[i].previous ? 1U : 0U;
       if (option == usual[i] || (out && out->cost <= cost)) continue;
       if (!model.was_recorded(situation, r, option) ||
           !deviates(model, situation, r, option, sequences)) {

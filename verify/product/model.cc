@@ -1,6 +1,7 @@
 #include "verify/product/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -25,9 +26,8 @@ const RecordedPart& ProductModel::recorded(const Situation& situation, std::int3
                                            const ProductOption& option) const {
   switch (situation.kind) {
     case Situation::Kind::first:
-      return at_step(option.history, rank, 0, option.condition);
     case Situation::Kind::later:
-      return at_step(option.history, rank, situation.step, option.condition);
+      return at_step(rank, situation.step, option);
     default:
       break;
   }
@@ -40,14 +40,15 @@ const RecordedPart& ProductModel::recorded(const Situation& situation, std::int3
   return sequences_.part(HistoryId(0), rank, part);
 }
 
-const RecordedPart& ProductModel::at_step(HistoryId history, std::int32_t rank, std::int64_t step,
-                                          ConditionId condition) const {
+const RecordedPart& ProductModel::at_step(std::int32_t rank, std::int64_t step,
+                                          const ProductOption& option) const {
   static const RecordedPart kNotRecorded;
-  if (step == 0) return sequences_.part(history, rank, ProductSequences::kFirst);
-  const RecordedPart& second = sequences_.part(history, rank, ProductSequences::kSecond);
+  if (step == 0) return sequences_.part(option.history, rank, ProductSequences::kFirst);
+  const RecordedPart& second = sequences_.part(option.history, rank, ProductSequences::kSecond);
   if (step != 1 || second.sequence == kNoSequence)
-    return sequences_.part(history, rank, ProductSequences::under(condition));
-  return condition == recorded_condition(history, 1) ? second : kNotRecorded;
+    return sequences_.part(option.history, rank,
+                           sequences_.under(option.previous, option.condition));
+  return option.condition == recorded_condition(option.history, 1) ? second : kNotRecorded;
 }
 
 Evaluation ProductModel::evaluate(const Situation& situation) const {
@@ -63,15 +64,16 @@ Evaluation ProductModel::evaluate(const Situation& situation) const {
         const bool end = situation.kind == Situation::Kind::end;
         const bool second = situation.kind == Situation::Kind::later && situation.step == 1 &&
                             sequences_.has_late_calls();
+        const auto name = [&](ConditionId c) { return printable(spec().conditions[c.value].name); };
+        const bool previous = spec().looks_back && situation.step > 1;
         const std::string when =
             end ? "after the last step"
-                : fmt::format(
-                      "{}under \"{}\" after a first step under \"{}\"",
-                      second ? "in step 1, among which calls of step 0 come, " : "",
-                      printable(spec().conditions[option.condition.value].name),
-                      printable(spec()
-                                    .conditions[spec().histories[option.history.value].first.value]
-                                    .name));
+                : fmt::format("{}under \"{}\" after a first step under \"{}\"{}",
+                              second ? "in step 1, among which calls of step 0 come, " : "",
+                              name(option.condition), name(recorded_condition(option.history, 0)),
+                              previous
+                                  ? fmt::format(" and another under \"{}\"", name(option.previous))
+                                  : "");
         out.missing.push_back(fmt::format("what rank {} does {} was not recorded", r, when));
       }
     }
@@ -226,15 +228,18 @@ bool Situations::possible(std::uint32_t condition_set, std::int64_t step) const 
 // rule of `allowed` that fits. 2^28 such questions take minutes.
 void Situations::check_size() {
   constexpr double kMax = double{1U << 28U};
-  std::size_t named = 2;  // step 0, and all others
-  for (const trace::ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
+  std::size_t named = 3;  // step 0, step 1, and all others
+  for (const trace::ProductSpec::Allowed& rule : spec_.allowed)
+    named += rule.steps.size() * (spec_.looks_back ? 2 : 1);
+  // How many sets and conditions a situation remembers, beside its own.
+  const int past = spec_.looks_back ? 2 : 1;
   const auto sets = static_cast<double>(condition_sets_.size());
   const auto conditions = static_cast<double>(spec_.conditions.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
   double asked = 0;  // a rank's options depend on its whole team
   for (const std::vector<std::int32_t>& team : teams_) asked += static_cast<double>(team.size());
-  const double work =
-      static_cast<double>(named) * asked * (rules * sets * sets + conditions * conditions);
+  const double work = static_cast<double>(named) * asked *
+                      (rules * std::pow(sets, past + 1) + std::pow(conditions, past + 1));
   if (work <= kMax) return;
   problems_.emplace_back(
       "there are too many conditions, ranks, or steps in \"allowed\" to examine all of them");
@@ -259,7 +264,14 @@ void Situations::check_histories() {
 void Situations::add_later(std::int64_t step, bool any_other,
                            const std::vector<std::uint32_t>& pasts) {
   constexpr std::size_t kMaxSituations = std::size_t{1} << 16U;
-  if (all_.size() + condition_sets_.size() * pasts.size() > kMaxSituations) {
+  // Step 1 follows step 0, whose set is a past.
+  const bool previous_is_free = spec_.looks_back && step > 1;
+  std::vector<std::uint32_t> previous;
+  for (std::uint32_t set = 0; set < condition_sets_.size() && previous_is_free; ++set)
+    if (possible(set, step - 1)) previous.push_back(set);
+  if (all_.size() +
+          condition_sets_.size() * pasts.size() * std::max<std::size_t>(previous.size(), 1) >
+      kMaxSituations) {
     if (problems_.empty())
       problems_.emplace_back(
           "there are more than 65,536 kinds of steps: use fewer conditions, phases, or steps in "
@@ -270,8 +282,12 @@ void Situations::add_later(std::int64_t step, bool any_other,
   for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
     if (!possible(set, step)) continue;
     any = true;
-    for (const std::uint32_t past : pasts)
-      all_.push_back({Situation::Kind::later, step, any_other, set, past});
+    for (const std::uint32_t past : pasts) {
+      if (!previous_is_free)
+        all_.push_back({Situation::Kind::later, step, any_other, set, past, past});
+      for (const std::uint32_t before : previous)
+        all_.push_back({Situation::Kind::later, step, any_other, set, past, before});
+    }
   }
   if (!any) {
     problems_.push_back(fmt::format(
@@ -294,6 +310,12 @@ void Situations::list_steps(bool second_alone) {
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed)
     named.insert(rule.steps.begin(), rule.steps.end());
   if (second_alone) named.insert(1);
+  if (spec_.looks_back) {
+    // After a step with conditions of its own comes one that may look back on them. Step 1 looks
+    // back on step 0. Other steps look back on one of the others.
+    const std::set<std::int64_t> own = std::exchange(named, {1});
+    for (const std::int64_t step : own) named.insert({step, step + 1});
+  }
   named.erase(0);
   if (spec_.only_steps) named.erase(named.lower_bound(*spec_.only_steps), named.end());
   // The first step after 0 that `allowed` does not name: it represents all of them.
@@ -326,8 +348,15 @@ std::vector<ProductOption> Situations::options(const Situation& situation,
       break;
     case Situation::Kind::later: {
       const std::vector<ConditionId> firsts = conditions(situation.past_set, rank, 0);
+      std::vector<ConditionId> previous;
+      if (spec_.looks_back && situation.step > 1)
+        previous = conditions(situation.previous_set, rank, situation.step - 1);
       for (const ConditionId c : conditions(situation.condition_set, rank, situation.step)) {
-        for (const ConditionId first : firsts) out.push_back({history_of(first), c});
+        for (const ConditionId first : firsts) {
+          if (previous.empty())
+            out.push_back({history_of(first), c, spec_.looks_back ? first : ConditionId()});
+          for (const ConditionId before : previous) out.push_back({history_of(first), c, before});
+        }
       }
       break;
     }

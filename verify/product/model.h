@@ -18,7 +18,8 @@ namespace lockstep::verify {
 //   - a kind of step: the start, step 0, a step that `allowed` names, any other step, or the end;
 //   - the set of conditions that ranks may be in at the same time: those of one phase, or a single
 //     one where all ranks agree on it;
-//   - the set of step 0, because later steps depend on how the first one went.
+//   - the set of step 0, because later steps depend on how the first one went; and that of the step
+//     before, where the program looks back (ProductSpec::looks_back).
 // Within a situation every rank chooses freely among its options, whatever the others choose. Ranks
 // that share a batch (ProductSpec::together) form a *team* and choose as one.
 //
@@ -26,9 +27,11 @@ namespace lockstep::verify {
 // problems().
 
 // What a rank may choose: a condition, and the history that it follows (its condition in step 0).
+// `previous`: its condition in the step before, of steps after 0 of a program that looks back.
 struct ProductOption {
   HistoryId history;
   ConditionId condition;
+  ConditionId previous = {};
   friend auto operator<=>(const ProductOption&, const ProductOption&) = default;
 };
 
@@ -38,6 +41,7 @@ struct Situation {
   bool any_other = false;           // all steps after 0 that `allowed` does not name
   std::uint32_t condition_set = 0;  // index in Situations::condition_sets()
   std::uint32_t past_set = 0;       // of `later`: the index of step 0's set
+  std::uint32_t previous_set = 0;   // and of the step before's, where the program looks back
 };
 
 class Situations {
@@ -104,8 +108,8 @@ class ProductModel {
 
   // What it does in a step. Step 1 may be a part of its own (sequences.h); then it is recorded
   // under one condition per history.
-  const RecordedPart& at_step(HistoryId history, std::int32_t rank, std::int64_t step,
-                              ConditionId condition) const;
+  const RecordedPart& at_step(std::int32_t rank, std::int64_t step,
+                              const ProductOption& option) const;
   // The condition under which a step of a history was recorded.
   ConditionId recorded_condition(HistoryId history, std::int64_t step) const {
     return spec().recorded_condition(history, step);

@@ -16,7 +16,10 @@ class SequenceCutter {
   explicit SequenceCutter(const trace::Derivation& derivation)
       : derivation_(derivation), reader_(out_, derivation.spec.world_size) {
     out_.ranks_ = static_cast<std::size_t>(derivation_.spec.world_size);
-    out_.width_ = ProductSequences::kFirstCondition + derivation_.spec.conditions.size();
+    const std::size_t conditions = derivation_.spec.conditions.size();
+    out_.per_previous_ = derivation_.spec.looks_back ? static_cast<std::uint32_t>(conditions) : 0;
+    out_.width_ = ProductSequences::kFirstCondition +
+                  conditions * std::max<std::size_t>(out_.per_previous_, 1);
     out_.parts_.resize(derivation_.runs.size() * out_.ranks_ * out_.width_);
     out_.raises_.resize(derivation_.runs.size() * out_.ranks_);
   }
@@ -195,24 +198,25 @@ class SequenceCutter {
   }
 
   void not_stationary(const trace::RankTrace& trace, std::int64_t step) {
-    const ConditionId condition = condition_of(step);
+    const trace::ProductSpec& spec = derivation_.spec;
+    const auto name = [&](std::int64_t of) {
+      return printable(spec.conditions[spec.recorded_condition(history_, of).value].name);
+    };
     reader_.add_reason(
         trace,
-        fmt::format("step {} under \"{}\" is not what another step under it was: what a step "
-                    "does depends on more than its condition and that of the first step",
-                    step, printable(derivation_.spec.conditions[condition.value].name)));
+        fmt::format("step {} under \"{}\"{} is not what another step under it was: what a step "
+                    "does depends on more than its condition{} and that of the first step",
+                    step, name(step),
+                    spec.looks_back ? fmt::format(" after one under \"{}\"", name(step - 1)) : "",
+                    spec.looks_back ? ", that of the step before," : ""));
   }
 
   std::uint32_t part_of(std::int64_t step) const {
     if (step == kBefore) return ProductSequences::kStart;
     if (step == 0) return ProductSequences::kFirst;
     if (step > last_step()) return ProductSequences::kEnd;
-    return ProductSequences::under(condition_of(step));
-  }
-
-  // `step` > 0: the first one is a history's own condition.
-  ConditionId condition_of(std::int64_t step) const {
-    return derivation_.spec.steps[static_cast<std::size_t>(step) - 1];
+    return out_.under(derivation_.spec.recorded_condition(history_, step - 1),
+                      derivation_.spec.recorded_condition(history_, step));
   }
 
   const trace::Derivation& derivation_;

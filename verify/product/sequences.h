@@ -1,6 +1,9 @@
 // What a rank does in one part of a program (its start, step 0, a later step under a condition, its
 // end), cut from the traces of a derivation.
 //
+// Where a program looks back (ProductSpec::looks_back), a later step is a part by its condition and
+// that of the step before.
+//
 // Parts follow each other in the trace: a part ends where a call of a later step comes. Calls of
 // step 0 may come *late*, among those of step 1 (DDP arranges its buckets by the gradients of step
 // 0 once the next batch is there). Step 1 is then a part of its own, kSecond, in which they stand
@@ -39,9 +42,14 @@ struct RecordedRaise {
 class ProductSequences : public SequenceTable {
  public:
   // kSecond: step 1 where calls of step 0 come late, else not recorded. From kFirstCondition on,
-  // one part per condition: under().
+  // one part per condition, or per pair of conditions: under().
   enum Part : std::uint32_t { kStart, kFirst, kSecond, kEnd, kFirstCondition };
-  static std::uint32_t under(ConditionId condition) { return kFirstCondition + condition.value; }
+  // Of a step after 0. `previous`, of the step before, counts only where the program looks back.
+  std::uint32_t under(ConditionId previous, ConditionId condition) const {
+    return kFirstCondition + previous.value * per_previous_ + condition.value;
+  }
+  // How many parts there may be.
+  std::uint32_t parts() const { return static_cast<std::uint32_t>(width_); }
 
   const RecordedPart& part(HistoryId history, std::int32_t rank, std::uint32_t part) const {
     return parts_[(std::size_t{history.value} * ranks_ + static_cast<std::size_t>(rank)) * width_ +
@@ -56,6 +64,7 @@ class ProductSequences : public SequenceTable {
  private:
   friend class SequenceCutter;
   std::size_t ranks_ = 0, width_ = 0;
+  std::uint32_t per_previous_ = 0;  // the conditions; 0: the step before does not count
   std::vector<RecordedPart> parts_;
   std::vector<std::optional<RecordedRaise>> raises_;
   bool has_late_calls_ = false;

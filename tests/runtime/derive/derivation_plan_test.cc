@@ -76,6 +76,22 @@ TEST(DerivationPlan, SamplersLeaveTheChoiceFreeOrAgree) {
   EXPECT_EQ(wrong.conditions.size(), 2U);
 }
 
+// What FSDP gathers ahead depends on the step before.
+TEST(DerivationPlan, WhereFsdpPrefetchesEachConditionFollowsEach) {
+  const std::string vote = "data: {text_only: 0.5}\nremedy: presence-vote\n";
+  const DerivationPlan plan = plan_of(vote + "strategy: fsdp");
+  EXPECT_TRUE(plan.looks_back);
+  EXPECT_THAT(plan.later_steps(),
+              ElementsAre(0, 0, 1, 0, 2, 1, 1, 2, 2, 0, 0, 1, 0, 2, 1, 1, 2, 2, 0));
+  EXPECT_THAT(
+      plan_of("data: {text_only: 0.5}\nfault: zero-grad-forgotten\nstrategy: fsdp").later_steps(),
+      ElementsAre(1, 1, 0, 0, 1, 1, 0, 0, 1));
+  EXPECT_FALSE(plan_of(vote + "strategy: {kind: fsdp, prefetch: false}").looks_back);
+  EXPECT_FALSE(plan_of(vote + "strategy: ddp").looks_back);
+  EXPECT_FALSE(plan_of("strategy: fsdp").looks_back);  // one condition
+  EXPECT_FALSE(plan_of(vote + "strategy: fsdp\ntrain: {generate: {every: 2}}").looks_back);
+}
+
 TEST(DerivationPlan, AVoteMakesPhases) {
   const DerivationPlan plan = plan_of("data: {text_only: 0.5}\nremedy: presence-vote");
   ASSERT_EQ(plan.conditions.size(), 3U);

@@ -160,6 +160,7 @@ TEST(Certificate, EveryChangeOfTheSpecIsRefused) {
   EXPECT_TRUE(refused([](Spec& s) { s.histories[0].folder = "elsewhere"; }));
   EXPECT_TRUE(refused([](Spec& s) { std::swap(s.steps[0], s.steps[1]); }));
   EXPECT_TRUE(refused([](Spec& s) { s.only_steps = 100; }));
+  EXPECT_TRUE(refused([](Spec& s) { s.looks_back = true; }));
 }
 
 TEST(Certificate, OnlySafeProgramsHaveOne) {
@@ -187,6 +188,12 @@ TEST(Certificate, RandomSafeProgramsAreCertified) {
     for (std::uint32_t i = 0; i < calls; ++i) program += "w" + std::to_string(i) + " ";
     p.condition("image", program);
     p.condition("text", program);
+    // Where all ranks agree on the step before, it may do something of its own.
+    if (below(2) == 0) {
+      const bool own = p.spec.choice == trace::ProductSpec::Choice::agreed;
+      p.after("image", "text", own ? "A" : program);
+      if (below(2) == 0) p.allow({}, {1, 4}, {"image"});
+    }
     const trace::Derivation derivation = p.derivation();
     const CheckerSays status = check_certificate(program_certificate(derivation), derivation);
     EXPECT_TRUE(status) << round << ": " << program << "\n" << status.why;

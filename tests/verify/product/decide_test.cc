@@ -310,6 +310,64 @@ TEST(Decide, WhatDependsOnMoreThanTheConditionIsInconclusive) {
   EXPECT_THAT(decision.why, Contains(HasSubstr("more than its condition")));
 }
 
+// Two steps of text in a row are the fault, and a single one is none.
+TEST(Decide, AStepThatLooksBackIsShownWithTheOneBefore) {
+  SmallProduct p(3);
+  p.condition("image", "A:w");
+  p.condition("text", "A:w");
+  p.after("text", "text", "A:w A:w", 1);
+  p.after("text", "text", "A:w");
+  p.allow({}, {0}, {"image"});
+  const Decided d(p);
+  ASSERT_EQ(d.verdict(), ProductVerdict::diverges) << d;
+  EXPECT_EQ(d.decision.counterexample->step, 2);
+  EXPECT_THAT(d.decision.counterexample->differing, ElementsAre(trace::Rank(1)));
+  const Assignment& shown = d.decision.counterexample->assignment;
+  ASSERT_THAT(shown.steps, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(shown.options[1][1].condition, ConditionId(1));
+  EXPECT_EQ(shown.options[2][1].condition, ConditionId(1));
+  // Rank 1 has text late, and steps that are alike are left out.
+  constexpr std::int64_t kLate = 1'000'000;
+  p.spec.allowed.clear();
+  p.allow({1}, {kLate, kLate + 1}, {"text"});
+  p.allow({}, {}, {"image"});
+  const Decided late(p);
+  ASSERT_EQ(late.verdict(), ProductVerdict::diverges) << late;
+  EXPECT_EQ(late.decision.counterexample->step, kLate + 1);
+  EXPECT_THAT(late.decision.counterexample->assignment.steps,
+              ElementsAre(0, kLate, kLate + 1, kLate + 2));
+  EXPECT_EQ(late.decision.counterexample->assignment.options[1][1].condition, ConditionId(1));
+  p.spec.allowed.front().steps = {kLate, kLate + 2};
+  EXPECT_EQ(Decided(p).verdict(), ProductVerdict::safe);
+}
+
+TEST(Decide, APairOfConditionsSeenOnceIsInconclusive) {
+  SmallProduct p(2);
+  p.condition("image", "A:w");
+  p.condition("text", "A:w");
+  trace::Derivation d = p.derivation();
+  d.spec.looks_back = true;  // no step comes after one of its own condition
+  const ProductModel model(d);
+  const ProductDecision decision = decide(model);
+  EXPECT_EQ(decision.verdict, ProductVerdict::inconclusive);
+  EXPECT_THAT(decision.why, Contains(HasSubstr("and another under")));
+}
+
+TEST(Decide, WhatDependsOnMoreThanTheStepBeforeIsInconclusive) {
+  SmallProduct p(2);
+  p.condition("image", "A:w");
+  p.spec.looks_back = true;
+  trace::Derivation d = p.derivation();
+  d.spec.steps = condition_ids({0, 0, 0});
+  d.runs[0] = program(
+      std::vector<std::string>(2,
+                               "group a 0,1; all_reduce g=a n=4 step=0; all_reduce g=a n=4 step=1; "
+                               "all_reduce g=a n=4 step=2; all_reduce g=a n=8 step=3; clean"),
+      false);
+  const ProductModel model(d);
+  EXPECT_THAT(decide(model).why, Contains(HasSubstr("that of the step before, and that of")));
+}
+
 TEST(Decide, AConditionSeenOnceIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");

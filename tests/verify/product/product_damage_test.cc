@@ -62,6 +62,23 @@ TEST(ProductDamage, IsAnErrorOrAnAnswer) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(ProductDamage, AMemoryIsOfAKnownKindAndNotTooLarge) {
+  SmallProduct p(2);
+  for (int c = 0; c < 16; ++c) p.condition("c" + std::to_string(c), "");
+  p.spec.looks_back = true;
+  std::string text = trace::product_text(p.full_spec());
+  const auto read = trace::parse_product(text, "product.json");
+  ASSERT_TRUE(read) << read.error().str();
+  EXPECT_TRUE(read->looks_back);
+  const std::string known = "\"step-before\"";
+  text.replace(text.find(known), known.size(), "\"two steps\"");
+  EXPECT_THAT(trace::parse_product(text, "product.json").error().str(),
+              HasSubstr("\"memory\" is neither"));
+  p.condition("one more", "");
+  EXPECT_THAT(trace::parse_product(trace::product_text(p.full_spec()), "f").error().str(),
+              HasSubstr("more pairs than"));
+}
+
 TEST(ProductDamage, ADerivationIsOfItsOwnWorldAndWhole) {
   SmallProduct p(2);
   p.condition("image", "A:w");

@@ -1,12 +1,14 @@
 // decide() against enumeration, on all small programs and on larger random ones.
 //
-// The oracle makes every assignment of conditions to ranks over two steps by hand (SmallProduct
-// writes each as a text trace, which compose() has no part in), and asks verify(). The claim:
+// The oracle makes every assignment of conditions to ranks over two steps by hand, or over three
+// where the program looks back (SmallProduct writes each as a text trace, which compose() has no
+// part in), and asks verify(). The claim:
 //   decide() says `safe`  exactly if  verify() finds nothing about matching or blocking in any of
 //   them; and its counterexample is a run that verify() finds fault with.
 // On Gloo verify() replays exactly, so that a deadlock that is possible in an assignment is proven
 // in its run: "may deadlock" needs no schedule that the enumeration would miss.
 #include <algorithm>
+#include <map>
 #include <random>
 #include <sstream>
 
@@ -40,9 +42,31 @@ trace::Run run_of_assignment(const SmallProduct& product,
   return run_from_text(texts);
 }
 
-// Calls `visit` with every assignment over two steps.
+// Whether the ranks may be in these conditions: the phases agree, and so do the rules.
+bool permitted(const trace::ProductSpec& spec,
+               const std::vector<std::vector<std::uint32_t>>& conditions) {
+  for (std::size_t step = 0; step < conditions.front().size(); ++step) {
+    for (std::size_t r = 0; r < conditions.size(); ++r) {
+      const trace::ConditionId mine(conditions[r][step]);
+      if (spec.conditions[mine.value].phase != spec.conditions[conditions[0][step]].phase)
+        return false;
+      const auto covers = [](const auto& list, std::size_t number) {
+        return list.empty() || std::ranges::count(list, number) > 0;
+      };
+      const auto rule = std::ranges::find_if(spec.allowed, [&](const auto& one) {
+        return covers(one.ranks, r) && covers(one.steps, step);
+      });
+      if (rule != spec.allowed.end() && std::ranges::count(rule->conditions, mine) == 0)
+        return false;
+    }
+  }
+  return true;
+}
+
+// Calls `visit` with every assignment over two steps, or three.
 template <class Visit>
 void all_assignments(const SmallProduct& product, Visit visit) {
+  const std::size_t steps = product.spec.looks_back ? 3 : 2;
   const auto ranks = static_cast<std::size_t>(product.spec.world_size);
   const std::size_t n = product.spec.conditions.size();
   const bool agreed = product.spec.choice == trace::ProductSpec::Choice::agreed;
@@ -54,20 +78,20 @@ void all_assignments(const SmallProduct& product, Visit visit) {
       leader[static_cast<std::size_t>(r)] = agreed ? 0 : static_cast<std::size_t>(team.front());
   }
   std::size_t digits = 0;
-  for (std::size_t r = 0; r < ranks; ++r) digits += leader[r] == r ? 2U : 0U;
+  for (std::size_t r = 0; r < ranks; ++r) digits += leader[r] == r ? steps : 0U;
   std::size_t count = 1;
   for (std::size_t d = 0; d < digits; ++d) count *= n;
   for (std::size_t code = 0; code < count; ++code) {
-    std::vector<std::vector<std::uint32_t>> conditions(ranks, std::vector<std::uint32_t>(2));
+    std::vector<std::vector<std::uint32_t>> conditions(ranks, std::vector<std::uint32_t>(steps));
     std::size_t rest = code;
-    for (std::size_t step = 0; step < 2; ++step) {
+    for (std::size_t step = 0; step < steps; ++step) {
       for (std::size_t r = 0; r < ranks; ++r) {
         conditions[r][step] =
             leader[r] == r ? static_cast<std::uint32_t>(rest % n) : conditions[leader[r]][step];
         if (leader[r] == r) rest /= n;
       }
     }
-    visit(conditions);
+    if (permitted(product.spec, conditions)) visit(conditions);
   }
 }
 
@@ -337,6 +361,77 @@ TEST(ProductOracle, AllProgramsThatDependOnTheFirstStep) {
   }
   EXPECT_GT(tally.safe, 0U);
   EXPECT_GT(tally.diverges, 0U);
+}
+
+// What a step calls depends on the step before.
+TEST(ProductOracle, AllProgramsThatLookBack) {
+  const std::vector<std::string> all = {"A:w A:v", "A:v A:w", "A:w", "A:w B:v"};
+  Tally tally;
+  for (const std::string& text : all) {
+    for (const std::string& one : all) {
+      for (const std::string& other : all) {
+        SmallProduct p(2);
+        p.condition("image", "A:w A:v");
+        p.condition("text", text);
+        p.after("image", "text", one);
+        p.after("text", "image", other);
+        const std::string shown = text + " | " + one + " | " + other;
+        if (!compare(p, shown, tally)) return;
+        p.spec.choice = trace::ProductSpec::Choice::agreed;
+        if (!compare(p, "agreed: " + shown, tally)) return;
+        // The step's number decides.
+        p.spec.choice = trace::ProductSpec::Choice::free;
+        p.allow({}, {0, 2}, {"image"});
+        p.allow({}, {}, {"text"});
+        p.spec.only_steps = 3;
+        if (!compare(p, "in turn: " + shown, tally)) return;
+      }
+    }
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+}
+
+// Two ranks, three conditions in up to two phases, rules for a step or a rank, and a program of its
+// own for each pair of conditions and rank, or for each pair of phases: as of a vote.
+TEST(ProductOracle, RandomProgramsThatLookBack) {
+  Tally tally;
+  std::mt19937 random(11);
+  const auto below = [&](std::size_t n) { return random() % n; };
+  const char* const names[] = {"image", "image, lost", "text"};
+  const std::vector<std::string> programs = {"A B", "B A", "a B w0", "A", "A A", ""};
+  const std::uint32_t rounds = kSanitized ? 20 : 150;
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    SmallProduct p(2);
+    std::string shown = fmt::format("round {}", round);
+    const auto phase = [&](std::size_t c) { return round % 2 == 0 && c > 0 ? "lacks" : ""; };
+    const bool by_phase = below(2) == 0;
+    // Mostly the same for both ranks and in all steps, so that some programs are safe.
+    const std::string usual = programs[below(programs.size())];
+    const auto program = [&] { return below(8) == 0 ? programs[below(programs.size())] : usual; };
+    for (std::size_t c = 0; c < 3; ++c) p.condition(names[c], usual, std::nullopt, phase(c));
+    std::map<std::pair<std::string, std::string>, std::string> of_phases;
+    for (std::size_t a = 0; a < 3; ++a) {
+      for (std::size_t b = 0; b < 3; ++b) {
+        for (std::int32_t r = 0; r < 2; ++r) {
+          std::string calls = program();
+          if (by_phase)
+            calls =
+                of_phases.emplace(std::pair(phase(a), phase(b)), programs[below(2)]).first->second;
+          p.after(names[a], names[b], calls, r);
+          shown += fmt::format("\n  {} after {}, rank {}: {}", names[b], names[a], r, calls);
+        }
+      }
+    }
+    if (below(3) == 0) p.allow({static_cast<std::int32_t>(below(2))}, {1}, {"image", "text"});
+    if (below(3) == 0) p.allow({}, {static_cast<std::int64_t>(below(3))}, {"image", "image, lost"});
+    if (below(6) == 0) p.spec.choice = trace::ProductSpec::Choice::agreed;
+    if (!p.spec.allowed.empty()) p.spec.only_steps = 3;  // those of the oracle
+    if (!compare(p, shown, tally)) return;
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
 }
 
 // Runs that compose() makes of a safe program are clean, as are those made by hand; and both are

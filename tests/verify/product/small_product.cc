@@ -101,6 +101,12 @@ void SmallProduct::later(const std::string& first, const std::string& name,
   later_[{index_of(first), index_of(name)}][-1] = program;
 }
 
+void SmallProduct::after(const std::string& previous, const std::string& name,
+                         const std::string& program, std::optional<std::int32_t> rank) {
+  spec.looks_back = true;
+  after_[{index_of(previous), index_of(name)}][rank.value_or(-1)] = program;
+}
+
 void SmallProduct::start(const std::string& program, std::optional<std::int32_t> rank) {
   start_[rank.value_or(-1)] = program;
 }
@@ -127,16 +133,29 @@ trace::ProductSpec SmallProduct::full_spec() const {
   for (std::uint32_t c = 0; c < n; ++c)
     out.histories.push_back({trace::ConditionId(c), fmt::format("first-{}", c)});
   for (int round = 0; round < 2; ++round) {
-    for (std::uint32_t c = 0; c < n; ++c) out.steps.emplace_back(c);
+    for (std::uint32_t c = 0; c < n; ++c) {
+      out.steps.emplace_back(c);
+      for (std::uint32_t other = c + 1; other < n && spec.looks_back; ++other) {
+        out.steps.emplace_back(c);
+        out.steps.emplace_back(other);
+      }
+    }
   }
+  if (spec.looks_back) out.steps.emplace_back(0);
   return out;
 }
 
-const std::string& SmallProduct::step_program(std::int32_t rank, std::uint32_t first,
-                                              std::uint32_t condition, bool is_first) const {
-  if (is_first) {
+const std::string& SmallProduct::step_program(std::int32_t rank,
+                                              const std::vector<std::uint32_t>& conditions,
+                                              std::size_t step) const {
+  const std::uint32_t first = conditions[0];
+  const std::uint32_t condition = conditions[step];
+  if (step == 0) {
     const auto special = firsts_.find(first);
     if (special != firsts_.end()) return of(special->second, rank);
+  } else if (const auto pair = after_.find({conditions[step - 1], condition});
+             pair != after_.end()) {
+    return of(pair->second, rank);
   } else if (const auto special = later_.find({first, condition}); special != later_.end()) {
     return of(special->second, rank);
   }
@@ -156,8 +175,8 @@ std::string SmallProduct::rank_program(std::int32_t rank,
   for (std::size_t step = 0; step < conditions.size(); ++step) {
     if (raised) return out;
     out += fmt::format("; modality {} {}", step, spec.conditions[conditions[step]].name);
-    out += items(step_program(rank, conditions[0], conditions[step], step == 0),
-                 static_cast<std::int64_t>(step), calls, raised);
+    out +=
+        items(step_program(rank, conditions, step), static_cast<std::int64_t>(step), calls, raised);
   }
   if (raised) return out;
   out += items(of(end_, rank), std::nullopt, calls, raised);

@@ -48,6 +48,10 @@ class SmallProduct {
   void first(const std::string& name, const std::string& program,
              std::optional<std::int32_t> rank = std::nullopt);
   void later(const std::string& first, const std::string& name, const std::string& program);
+  // What a rank does under a condition after a step (step 0, too) under `previous`; the program
+  // then looks back.
+  void after(const std::string& previous, const std::string& name, const std::string& program,
+             std::optional<std::int32_t> rank = std::nullopt);
   void start(const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
   void end(const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
   void group(const std::string& name, std::vector<std::int32_t> ranks);
@@ -55,7 +59,7 @@ class SmallProduct {
              const std::vector<std::string>& conditions);
   void backend(const std::string& name) { backend_ = name; }
 
-  // Fills in histories and steps: each condition twice.
+  // Fills in histories and steps: each condition twice; where the program looks back, each pair.
   trace::ProductSpec full_spec() const;
   // The text traces of a history, one for each rank.
   std::vector<std::string> texts(std::size_t history) const;
@@ -71,12 +75,13 @@ class SmallProduct {
   using PerRank = std::map<std::int32_t, std::string>;  // -1: all others
   static const std::string& of(const PerRank& programs, std::int32_t rank);
   std::uint32_t index_of(const std::string& condition) const;
-  const std::string& step_program(std::int32_t rank, std::uint32_t first, std::uint32_t condition,
-                                  bool is_first) const;
+  // `conditions`: of all steps.
+  const std::string& step_program(std::int32_t rank, const std::vector<std::uint32_t>& conditions,
+                                  std::size_t step) const;
 
   std::vector<PerRank> conditions_;
   std::map<std::uint32_t, PerRank> firsts_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, PerRank> later_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, PerRank> later_, after_;
   PerRank start_, end_;
   std::map<std::string, std::vector<std::int32_t>> groups_;
   std::string backend_ = "gloo";

@@ -139,15 +139,17 @@ void Ddp::broadcast(const Broadcast& what) {
 }
 
 void Ddp::backward(const at::Tensor& loss, Pass pass) {
-  if (!reduces(pass)) return loss.backward();
   // The hook sets the notes of the buckets. The only other call that the Reducer makes during
   // backward is the all-reduce of the map of used parameters.
   const NoteScope scope(parts_.recorder, used_parameters_note_);
-  std::vector<at::Tensor> outputs;
-  if (options_.find_unused_parameters) outputs.push_back(loss);
-  reducer_->prepare_for_backward(outputs);
+  if (reduces(pass)) {
+    std::vector<at::Tensor> outputs;
+    if (options_.find_unused_parameters) outputs.push_back(loss);
+    reducer_->prepare_for_backward(outputs);
+  }
   if (options_.static_graph && !std::exchange(graph_is_known_, true)) {
-    // Like DistributedDataParallel's _DDPSink: reduces when all gradients have arrived.
+    // Like DistributedDataParallel's _DDPSink: reduces when all gradients have arrived. It does not
+    // ask whether this backward reduces at all.
     loss.register_hook([this](const at::Tensor&) {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [this] { reducer_->delay_all_reduce(); });

@@ -6,6 +6,8 @@
 //
 // static_graph: the first iteration reduces nothing until its backward is over, and learns which
 // parameters are used. From then on, what a rank did not use is reduced as zeros without a search.
+// Where gradients accumulate under no_sync, the first backward raises an exception, as PyTorch's
+// does (the Reducer's "expect_autograd_hooks_ INTERNAL ASSERT FAILED").
 // skip_all_reduce_unused_params: a rank leaves out the buckets that it did not use.
 //
 // A communication hook does what the Reducer does without one (scale, all-reduce SUM), and records
@@ -59,7 +61,7 @@ class Ddp : public Strategy {
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
   std::unique_ptr<BucketReducer> reducer_;
   Broadcast buffers_;
-  bool graph_is_known_ = false;  // static_graph: a backward that reduces has run
+  bool graph_is_known_ = false;  // static_graph: a backward has run
   bool buffers_are_due_ = true;  // false after a forward whose backward did not reduce
   CallNote rebuild_note_, used_parameters_note_;
 

@@ -112,6 +112,25 @@ TEST_F(Derive, ShardsThatAreGatheredAheadAreSafeAfterAVote) {
   EXPECT_THAT(log(), HasSubstr("What happens in step 0"));
 }
 
+// PyTorch's DDP does not survive its first backward there: it reduces the static graph's first
+// gradients although no_sync says not to.
+TEST_F(Derive, AStaticGraphCannotAccumulateWithoutReducing) {
+  const std::string job = folder_.file("job.yaml");
+  const auto write = [&](const std::string& options) {
+    std::ofstream(job) << "lockstep: 1\nname: static\nranks: 2\nstrategy: {kind: ddp, "
+                       << "static_graph: true" << options << "}\ntrain: {steps: 3, "
+                       << "batch_size: 2, accumulation: 2}\nwatch: {every: 1}\n";
+  };
+  write("");
+  EXPECT_EQ(lockstep({"derive", job}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("RAISES"));
+  EXPECT_THAT(log(), HasSubstr("step 0: expect_autograd_hooks_ INTERNAL ASSERT"));
+  EXPECT_EQ(lockstep({"run", job, "--output-dir", folder_.file("a")}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("rank-exception"));
+  write(", no_sync: false");
+  EXPECT_EQ(lockstep({"run", job, "--output-dir", folder_.file("b")}), 0) << log();
+}
+
 // Gradients that nobody clears stay: after a batch with images, one without reduces them as well. A
 // rank that never has images has none.
 TEST_F(Derive, WhatRemainsOfAStepIsSeen) {

@@ -4,7 +4,8 @@
 //   product.json   the conditions, which ranks may be in them at which step, and what was recorded
 //   <folder>/      for each history: a trace per rank, in any form that load_run reads
 //
-// Step 0 of a history ran under its `first` condition, step i under steps[i - 1].
+// Step 0 of a history ran under its `first` condition, step 1 under its `second` if it has one, and
+// the steps that follow under `steps`.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,9 @@ struct ProductSpec {
   struct History {
     ConditionId first;   // of step 0
     std::string folder;  // relative to the one of product.json
+    // Of step 1, if the program is settled only after it. Then every history has one, and step 1 is
+    // a kind of step of its own.
+    std::optional<ConditionId> second = {};
   };
   // Ranks that make the same calls under the same condition. Only `rank`, the first of them, has a
   // trace, which is used for all. Where the job is made of copies (`copy_ranks`), they have one
@@ -66,12 +70,20 @@ struct ProductSpec {
   // one list or in none; ascending, two or more each. Not used with `agreed`.
   std::vector<std::vector<std::int32_t>> together;
   std::vector<History> histories;
-  std::vector<ConditionId> steps;          // of every history, from step 1 on
+  std::vector<ConditionId> steps;          // of every history, those that follow its own
   std::optional<std::int64_t> only_steps;  // the program has this many steps; nothing: any number
 
-  // The condition under which a step of a history was recorded; 0 <= step <= steps.size().
+  bool has_seconds() const { return !histories.empty() && histories.front().second.has_value(); }
+  // The last step that was recorded.
+  std::int64_t last_step() const {
+    return static_cast<std::int64_t>(steps.size()) + (has_seconds() ? 1 : 0);
+  }
+  // The condition under which a step of a history was recorded; 0 <= step <= last_step().
   ConditionId recorded_condition(HistoryId history, std::int64_t step) const {
-    return step == 0 ? histories[history.value].first : steps[static_cast<std::size_t>(step) - 1];
+    const History& own = histories[history.value];
+    if (step == 0) return own.first;
+    if (step == 1 && own.second) return *own.second;
+    return steps[static_cast<std::size_t>(step) - (own.second ? 2 : 1)];
   }
 };
 

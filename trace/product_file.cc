@@ -301,15 +301,17 @@ class SpecReader {
   }
 
   void histories(dom::object root) {
-    std::set<ConditionId> firsts;
+    std::set<std::pair<ConditionId, std::optional<ConditionId>>> begun;
     for (const dom::element item : read_.list(root, "histories", true, kMaxHistories)) {
       const auto object = read_.as_object(item, "histories");
       if (!object) return;
       ProductSpec::History history;
       history.first = condition(read_.text(*object, "first", true));
       history.folder = read_.text(*object, "folder", true);
+      if (read_.find(*object, "second", false))
+        history.second = condition(read_.text(*object, "second", true));
       if (read_.problem) return;
-      if (!firsts.insert(history.first).second)
+      if (!begun.emplace(history.first, history.second).second)
         return read_.complain("two histories start with the same condition");
       const std::filesystem::path path(history.folder);
       const bool leads_out =
@@ -320,6 +322,12 @@ class SpecReader {
       spec_.histories.push_back(std::move(history));
     }
     if (spec_.histories.empty()) read_.complain("\"histories\" is empty");
+    if (std::ranges::any_of(spec_.histories, [&](const ProductSpec::History& one) {
+          return one.second.has_value() != spec_.has_seconds();
+        }))
+      read_.complain("some histories have a \"second\" and some have none");
+    if (spec_.has_seconds() && spec_.looks_back)
+      read_.complain("\"memory\" does not go with a \"second\" in \"histories\"");
     for (const dom::element item : read_.list(root, "steps", true, kMaxDerivedSteps))
       spec_.steps.push_back(condition(read_.as_text(item, "steps")));
   }
@@ -373,8 +381,12 @@ std::string product_text(const ProductSpec& spec) {
     rule["conditions"] = names(one.conditions);
   }
   Json histories = Json::array();
-  for (const ProductSpec::History& one : spec.histories)
-    histories.push_back({{"first", spec.conditions[one.first.value].name}, {"folder", one.folder}});
+  for (const ProductSpec::History& one : spec.histories) {
+    Json& history = histories.emplace_back(Json::object());
+    history["first"] = spec.conditions[one.first.value].name;
+    if (one.second) history["second"] = spec.conditions[one.second->value].name;
+    history["folder"] = one.folder;
+  }
   Json out = {{"product", 1},
               {"program", spec.program},
               {"world_size", spec.world_size},

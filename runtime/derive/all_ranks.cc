@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -28,8 +29,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
 
-// "first-0": the folder of the history whose first step is in condition 0.
-std::string history_folder(std::size_t first) { return fmt::format("first-{}", first); }
+// "first-0": the folder of a history by its number, which is that of the condition of its first
+// step where nothing else counts.
+std::string history_folder(std::size_t history) { return fmt::format("first-{}", history); }
 
 // The ranks of a class may be every second one, which takes a line for each.
 std::string shortened(const std::string& ranks) {
@@ -48,10 +50,10 @@ std::vector<trace::ConditionId> condition_ids(const std::vector<std::size_t>& in
   return out;
 }
 
-// The description of the traces. `root_firsts`: the conditions of rank 0's first step, ascending,
-// if its broadcasts depend on them; else empty.
+// The description of the traces. `root_begins`: the conditions of rank 0's first step and, where it
+// counts, of its second one, ascending, if its broadcasts depend on them; else empty.
 trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
-                           const std::vector<std::size_t>& root_firsts,
+                           const std::vector<std::vector<std::size_t>>& root_begins,
                            const std::vector<std::string>& origin) {
   trace::ProductSpec out;
   out.program = scenario.name;
@@ -71,12 +73,16 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
     for (const std::vector<int>& ranks : plan.together)
       out.together.emplace_back(ranks.begin(), ranks.end());
   }
-  if (!root_firsts.empty()) out.allowed.push_back({{0}, {0}, condition_ids(root_firsts)});
+  for (std::size_t step = 0; step < root_begins.size(); ++step)
+    out.allowed.push_back(
+        {{0}, {static_cast<std::int64_t>(step)}, condition_ids(root_begins[step])});
   for (const DerivationPlan::Allowed& a : plan.allowed) {
     out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, condition_ids(a.conditions)});
   }
-  for (std::size_t i = 0; i < plan.first_conditions(); ++i) {
-    out.histories.push_back({condition_id(i), history_folder(i)});
+  for (const DerivationPlan::History& history : plan.histories()) {
+    trace::ProductSpec::History& added = out.histories.emplace_back(
+        condition_id(history.first), history_folder(out.histories.size()));
+    if (history.second) added.second = condition_id(*history.second);
   }
   out.steps = condition_ids(plan.later_steps());
   return out;
@@ -91,23 +97,26 @@ class Deriver {
         plan_(plan),
         options_(options),
         interrupts_(interrupts),
-        histories_(plan_.first_conditions()) {}
+        histories_(plan_.histories()) {}
 
   // Returns the folders with a product.json (see derive_all).
   Result<std::vector<std::string>> derive() {
     find_classes();
     if (const Status ok = write_scenarios(); !ok) return ok.error();
     if (const Status ok = look_at_all(); !ok) return ok.error();
-    const Result<std::vector<std::vector<std::size_t>>> groups = roots_by_broadcasts();
+    const Result<std::vector<std::vector<std::size_t>>> lists = roots_by_broadcasts();
+    if (!lists) return lists.error();
+    const Result<std::vector<std::vector<std::size_t>>> groups = whole_products(*lists);
     if (!groups) return groups.error();
     std::vector<std::string> out;
     for (const std::vector<std::size_t>& roots : *groups) {
-      const std::vector<std::size_t> possible = possible_of(roots);
-      if (possible.empty() && groups->size() > 1) continue;
+      const std::vector<std::vector<std::size_t>> possible = possible_of(roots);
+      if (possible.front().empty() && groups->size() > 1) continue;
       if (const Status ok = copy_rank_0(roots.front()); !ok) return ok.error();
       const fs::path folder = root_folder(roots.front());
-      trace::ProductSpec spec = spec_of(
-          scenario_, plan_, groups->size() > 1 ? possible : std::vector<std::size_t>(), origin_);
+      trace::ProductSpec spec =
+          spec_of(scenario_, plan_,
+                  groups->size() > 1 ? possible : std::vector<std::vector<std::size_t>>(), origin_);
       spec.classes = classes_;
       if (!classes_.empty()) spec.copy_ranks = scenario_.ranks_of_copy();
       if (const Status ok =
@@ -139,7 +148,7 @@ class Deriver {
       // their copy is looked at once.
       const std::vector<std::int32_t> traced = scenario_.ranks_of_copy() > 0
                                                    ? representatives(scenario_, allowed_by_rank())
-                                                   : representatives(scenario_);
+                                                   : representatives(scenario_, kind_by_rank());
       std::erase_if(others_, [&](const std::vector<int>& team) {
         return traced[static_cast<std::size_t>(team.front())] != team.front();
       });
@@ -155,6 +164,16 @@ class Deriver {
     }
     team_0_ = others_.front();
     others_.erase(others_.begin());
+  }
+
+  // By rank: the number of the kind that it is of. Who can never have a batch does not show what
+  // those do who can.
+  std::vector<std::uint32_t> kind_by_rank() const {
+    const auto last = static_cast<std::uint32_t>(plan_.kinds.size() - 1);
+    std::vector<std::uint32_t> out(static_cast<std::size_t>(scenario_.ranks), last);
+    for (std::uint32_t kind = 0; kind < last; ++kind)
+      for (const int rank : plan_.kinds[kind].ranks) out[static_cast<std::size_t>(rank)] = kind;
+    return out;
   }
 
   // By rank: a number of the entries of `allowed` that name it, and so of what it may meet.
@@ -175,9 +194,9 @@ class Deriver {
     const Result<std::string> text = read_input(scenario_.file);
     if (!text) return text.error();
     origin_.push_back(fmt::format("the scenario's text has the SHA-256 {}", sha256(*text)));
-    for (std::size_t first = 0; first < histories_; ++first) {
+    for (std::size_t first = 0; first < histories_.size(); ++first) {
       const Result<std::string> history =
-          history_scenario(*text, scenario_file(first), plan_, first);
+          history_scenario(*text, scenario_file(first), plan_, histories_[first]);
       if (!history) return history.error();
       if (const Status ok = write_file(scenario_file(first), *history); !ok) return ok;
     }
@@ -193,14 +212,14 @@ class Deriver {
                     ranks,
                     (root_folder(root) / history_folder(first)).string(),
                     broadcasts(root),
-                    history_dissent(plan_, first),
+                    history_dissent(plan_, histories_[first]),
                     {}};
       if (ranks.front() != 0 && root != 0) out.unless_same_as = broadcasts(0);
       all.push_back(std::move(out));
     };
-    for (std::size_t root = 0; root < histories_; ++root) add(root, root, team_0_);
-    for (std::size_t root = 0; root < histories_; ++root) {
-      for (std::size_t first = 0; first < histories_; ++first) {
+    for (std::size_t root = 0; root < histories_.size(); ++root) add(root, root, team_0_);
+    for (std::size_t root = 0; root < histories_.size(); ++root) {
+      for (std::size_t first = 0; first < histories_.size(); ++first) {
         if (const Status ok = make_folder((root_folder(root) / history_folder(first)).string());
             !ok) {
           return ok;
@@ -218,13 +237,13 @@ class Deriver {
     return Status::ok();
   }
 
-  // The histories, as conditions of rank 0's first step: those with the same broadcasts together,
-  // in the order of their first ones. Others than rank 0 ran in the folder of each list's first
-  // one.
+  // The histories, as beginnings of rank 0, by their numbers: those with the same broadcasts
+  // together, in the order of their first ones. Others than rank 0 ran in the folder of each list's
+  // first one.
   Result<std::vector<std::vector<std::size_t>>> roots_by_broadcasts() const {
     std::vector<std::string> texts;
     std::vector<std::vector<std::size_t>> out;
-    for (std::size_t root = 0; root < histories_; ++root) {
+    for (std::size_t root = 0; root < histories_.size(); ++root) {
       Result<std::string> text = read_file(broadcasts(root), kBroadcastBytes);
       if (!text) return text.error();
       const auto at = std::find(texts.begin(), texts.end(), *text) - texts.begin();
@@ -237,26 +256,71 @@ class Deriver {
     return out;
   }
 
-  std::vector<std::size_t> possible_of(const std::vector<std::size_t>& firsts) const {
-    std::vector<std::size_t> out;
-    std::copy_if(firsts.begin(), firsts.end(), std::back_inserter(out),
-                 [&](std::size_t first) { return may_begin_with(plan_, scenario_.ranks, first); });
+  // Lists that hold all pairs of some first and some second conditions, as they are; others in one
+  // for each first condition. So what rank 0 may be in in each step says which list is meant.
+  Result<std::vector<std::vector<std::size_t>>> whole_products(
+      const std::vector<std::vector<std::size_t>>& lists) const {
+    std::vector<std::vector<std::size_t>> out;
+    for (const std::vector<std::size_t>& roots : lists) {
+      std::map<std::size_t, std::vector<std::size_t>> by_first;
+      std::set<std::size_t> seconds;
+      for (const std::size_t root : roots) {
+        by_first[histories_[root].first].push_back(root);
+        seconds.insert(histories_[root].second.value_or(0));
+      }
+      if (roots.size() == by_first.size() * seconds.size()) {
+        out.push_back(roots);
+        continue;
+      }
+      for (const auto& [first, some] : by_first) {
+        // Who has root 0's broadcasts ran only there (look_at_all()).
+        for (std::size_t h = 0; roots.front() == 0 && some.front() != 0 && h < histories_.size();
+             ++h)
+          for (const std::vector<int>& ranks : others_)
+            if (const Status ok = copy_traces(ranks, h, 0, some.front()); !ok) return ok.error();
+        out.push_back(some);
+      }
+    }
+    return out;
+  }
+
+  // What rank 0 may be in in step 0 and, where it counts, in step 1 of these histories; empty lists
+  // if it can begin none of them.
+  std::vector<std::vector<std::size_t>> possible_of(const std::vector<std::size_t>& roots) const {
+    std::set<std::size_t> firsts, seconds;
+    const auto may = [&](std::int64_t step, std::size_t condition) {
+      return rank_0_may_be_in(plan_, scenario_.ranks, step, condition);
+    };
+    for (const std::size_t root : roots) {
+      const DerivationPlan::History& history = histories_[root];
+      if (!may(0, history.first) || (history.second && !may(1, *history.second))) continue;
+      firsts.insert(history.first);
+      if (history.second) seconds.insert(*history.second);
+    }
+    std::vector<std::vector<std::size_t>> out = {{firsts.begin(), firsts.end()}};
+    if (plan_.second_counts) out.emplace_back(seconds.begin(), seconds.end());
     return out;
   }
 
   // Rank 0 (with its team) ran once per history. Copy its traces into the folder of each root.
   Status copy_rank_0(std::size_t root) {
-    for (std::size_t first = 0; first < histories_; ++first) {
-      if (first == root) continue;
-      for (const int rank : team_0_) {
-        std::error_code failed;
-        fs::copy_file(ring_file((root_folder(first) / history_folder(first)).string(), rank),
-                      ring_file((root_folder(root) / history_folder(first)).string(), rank),
-                      fs::copy_options::overwrite_existing, failed);
-        if (failed)
-          return system_error(fmt::format("cannot copy rank {}'s trace", rank), failed.value(),
-                              options_.folder);
-      }
+    for (std::size_t first = 0; first < histories_.size(); ++first)
+      if (const Status ok = copy_traces(team_0_, first, first, root); !ok) return ok;
+    return Status::ok();
+  }
+
+  // Of a history, from the folder of one root into that of another.
+  Status copy_traces(const std::vector<int>& ranks, std::size_t history, std::size_t from,
+                     std::size_t to) const {
+    if (from == to) return Status::ok();
+    for (const int rank : ranks) {
+      std::error_code failed;
+      fs::copy_file(ring_file((root_folder(from) / history_folder(history)).string(), rank),
+                    ring_file((root_folder(to) / history_folder(history)).string(), rank),
+                    fs::copy_options::overwrite_existing, failed);
+      if (failed)
+        return system_error(fmt::format("cannot copy rank {}'s trace", rank), failed.value(),
+                            options_.folder);
     }
     return Status::ok();
   }
@@ -265,7 +329,7 @@ class Deriver {
   const DerivationPlan& plan_;
   const DeriveAllOptions& options_;
   Interrupts& interrupts_;
-  std::size_t histories_;
+  std::vector<DerivationPlan::History> histories_;
   std::vector<int> team_0_ = {0};         // rank 0, and the ranks that must run with it
   std::vector<std::vector<int>> others_;  // the other ranks to run, in teams
   std::vector<trace::ProductSpec::RankClass> classes_;

@@ -128,18 +128,24 @@ class Planner {
     }
     // Ranks agree if the step number, the sampler or rank 0's batch decides for all of them.
     out_.agreed = agreed_ = out_.agreed || alternates || balanced || s_.data.broadcast;
-    if (may_have_images()) add(kBoth);
-    if (may_be_text()) add(kText);
+    find_kinds();
+    for (const std::vector<Modality>& has : {kBoth, kText})
+      if (may_have(has)) add(has);
     for (const Scenario::Data::Rule& rule : rules_) {
-      if (rule.shows(Modality::video) && indices(rule.has).empty()) add(rule.has);
+      if (may_have(rule.has) && indices(rule.has).empty()) add(rule.has);
     }
     if (scales_losses(s_)) add_overflow();
     out_.gradients_stay = s_.fault == Fault::zero_grad_forgotten;
     add_generation();
     out_.looks_back = looks_back();
+    // The Reducer knows the graph after the first step, and arranges its buckets after the second.
+    // More pairs than of three conditions take long.
+    constexpr std::size_t kMaxSeconds = 3;
+    out_.second_counts = s_.strategy.kind == Scenario::Strategy::Kind::ddp &&
+                         s_.strategy.static_graph && out_.conditions.size() <= kMaxSeconds &&
+                         out_.first_conditions() == out_.conditions.size();
     allow();
     allow_generation();
-    find_text_ranks();
     assume();
     return std::move(out_);
   }
@@ -156,19 +162,18 @@ class Planner {
            batches_differ && all.size() <= kMaxConditions && out_.first_conditions() == all.size();
   }
 
-  bool may_be_text() const {
-    if (s_.remedy.kind == Remedy::alternating) {
-      return true;
-    }
-    if (draws_text()) return true;
-    return std::any_of(rules_.begin(), rules_.end(),
-                       [](const auto& rule) { return !holds_image(rule.has); });
+  // Whether some rank's batch may hold this in some step.
+  bool may_have(const std::vector<Modality>& has) const {
+    return std::any_of(out_.kinds.begin(), out_.kinds.end(), [&](const auto& kind) {
+      return std::find(kind.has.begin(), kind.has.end(), has) != kind.has.end();
+    });
   }
+  bool may_be_text() const { return may_have(kText); }
 
   // Whether the sampler may draw a batch without images.
   bool draws_text() const { return s_.data.source == "manifest" || s_.data.text_only > 0; }
 
-  // The sampler draws none.
+  // By the rules; the sampler draws none.
   bool may_have_videos() const {
     return std::any_of(rules_.begin(), rules_.end(),
                        [](const auto& rule) { return rule.shows(Modality::video); });
@@ -178,11 +183,6 @@ class Planner {
   bool all_ruled() const {
     return std::any_of(rules_.begin(), rules_.end(),
                        [](const auto& rule) { return rule.ranks.empty() && rule.steps.empty(); });
-  }
-
-  bool may_have_images() const {
-    return !all_ruled() || std::any_of(rules_.begin(), rules_.end(),
-                                       [](const auto& rule) { return holds_image(rule.has); });
   }
 
   // With a vote, the other ranks' batches are part of the condition: the result of the vote.
@@ -280,7 +280,9 @@ class Planner {
       return;
     }
     for (const Scenario::Data::Rule& rule : rules_) {
-      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, indices(rule.has)});
+      std::vector<std::size_t> conditions = indices(rule.has);
+      if (conditions.empty()) continue;  // the rules before it leave it nothing to decide
+      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, std::move(conditions)});
     }
     // If no rule decides, the sampler draws. Without text-only items it draws images only.
     const bool only_images = !draws_text() && (may_be_text() || may_have_videos());
@@ -346,17 +348,66 @@ class Planner {
     return out;
   }
 
-  void find_text_ranks() {
-    const std::vector<std::int32_t> images = s_.ranks_with_images(s_.ranks);
-    for (int rank = 0; rank < s_.ranks; rank += s_.ranks_of_replica()) {
-      const bool has = std::binary_search(images.begin(), images.end(), rank);
-      if (!has) out_.text_ranks.push_back(rank);
+  // What the batches of a rank may hold; `named`: whether the rules name it. A rule that others
+  // leave nothing to decide does not count.
+  std::vector<std::vector<Modality>> contents_of(int rank, bool named) const {
+    if (s_.remedy.kind == Remedy::alternating) return {kBoth, kText};
+    std::vector<std::vector<Modality>> out;
+    const auto add_contents = [&](const std::vector<Modality>& has) {
+      if (std::find(out.begin(), out.end(), has) == out.end()) out.push_back(has);
+    };
+    std::set<std::int64_t> decided;
+    for (const Scenario::Data::Rule& rule : rules_) {
+      const auto& ranks = rule.ranks;
+      if (!ranks.empty() && (!named || std::find(ranks.begin(), ranks.end(), rank) == ranks.end()))
+        continue;
+      bool decides = rule.steps.empty();
+      for (const std::int64_t step : rule.steps) decides |= decided.insert(step).second;
+      if (decides) add_contents(rule.has);
+      if (rule.steps.empty()) return out;
     }
+    add_contents(kBoth);
+    if (draws_text()) add_contents(kText);
+    return out;
+  }
+
+  // O(ranks that rules name · what rules name).
+  void find_kinds() {
+    std::set<int> named;
+    for (const Scenario::Data::Rule& rule : rules_)
+      named.insert(rule.ranks.begin(), rule.ranks.end());
+    std::map<std::vector<std::vector<Modality>>, std::vector<int>> kinds;
+    for (const int rank : named) kinds[contents_of(rank, true)].push_back(rank);
+    // The ranks that no rule names are not listed, unless more ranks are of another kind.
+    const auto replicas = static_cast<std::size_t>(s_.ranks / s_.ranks_of_replica());
+    const std::vector<std::vector<Modality>> others = contents_of(-1, false);
+    std::size_t most = replicas - named.size();
+    const auto same = kinds.find(others);
+    if (same != kinds.end()) most += same->second.size();
+    std::vector<std::vector<Modality>> unlisted = others;
+    for (const auto& [has, ranks] : kinds) {
+      if (ranks.size() <= most) continue;
+      most = ranks.size();
+      unlisted = has;
+    }
+    if (unlisted != others) {
+      for (int rank = 0; rank < s_.ranks; rank += s_.ranks_of_replica())
+        if (!named.contains(rank)) kinds[others].push_back(rank);
+    }
+    kinds.erase(unlisted);
+    for (auto& [has, ranks] : kinds) {
+      std::sort(ranks.begin(), ranks.end());
+      out_.kinds.push_back({std::move(ranks), has});
+    }
+    out_.kinds.push_back({{}, std::move(unlisted)});
   }
 
   void assume() {
     out_.assumptions.emplace_back(
-        out_.looks_back
+        out_.second_counts
+            ? "what a rank calls in a step depends on that step's condition and on those of the "
+              "first two steps"
+        : out_.looks_back
             ? "what a rank calls in a step depends on that step's condition, on that of the step "
               "before and on the first step's"
             : "what a rank calls in a step depends on that step's condition and on the first "
@@ -434,13 +485,26 @@ std::vector<std::size_t> DerivationPlan::later_steps() const {
   return out;
 }
 
-std::vector<std::size_t> DerivationPlan::steps_of_history(std::size_t first) const {
-  std::vector<std::size_t> out = later_steps();
-  out.insert(out.begin(), first);
+std::vector<DerivationPlan::History> DerivationPlan::histories() const {
+  std::vector<History> out;
+  for (std::size_t first = 0; first < first_conditions(); ++first) {
+    if (!second_counts) out.push_back({first});
+    for (std::size_t second = 0; second < conditions.size() && second_counts; ++second)
+      out.push_back({first, second});
+  }
   return out;
 }
 
-bool may_begin_with(const DerivationPlan& plan, int ranks, std::size_t first) {
+std::vector<std::size_t> DerivationPlan::steps_of(const History& history) const {
+  std::vector<std::size_t> out = {history.first};
+  if (history.second) out.push_back(*history.second);
+  const std::vector<std::size_t> later = later_steps();
+  out.insert(out.end(), later.begin(), later.end());
+  return out;
+}
+
+bool rank_0_may_be_in(const DerivationPlan& plan, int ranks, std::int64_t step,
+                      std::size_t condition) {
   // Who shares rank 0's batch is in its condition; the others are in one of the same phase.
   std::vector<bool> alike(static_cast<std::size_t>(ranks), plan.agreed);
   alike[0] = true;
@@ -451,12 +515,13 @@ bool may_begin_with(const DerivationPlan& plan, int ranks, std::size_t first) {
     if (decided[rank]) return true;
     decided[rank] = true;
     return std::any_of(entry.conditions.begin(), entry.conditions.end(), [&](std::size_t c) {
-      return alike[rank] ? c == first : plan.conditions[c].phase == plan.conditions[first].phase;
+      return alike[rank] ? c == condition
+                         : plan.conditions[c].phase == plan.conditions[condition].phase;
     });
   };
   for (const DerivationPlan::Allowed& entry : plan.allowed) {
     if (!entry.steps.empty() &&
-        std::find(entry.steps.begin(), entry.steps.end(), 0) == entry.steps.end())
+        std::find(entry.steps.begin(), entry.steps.end(), step) == entry.steps.end())
       continue;
     for (const int rank : entry.ranks)
       if (!fits(static_cast<std::size_t>(rank), entry)) return false;
@@ -516,9 +581,10 @@ std::optional<std::string> needs_values(const Scenario& s) {
   return std::nullopt;
 }
 
-std::vector<std::int64_t> history_dissent(const DerivationPlan& plan, std::size_t first) {
+std::vector<std::int64_t> history_dissent(const DerivationPlan& plan,
+                                          const DerivationPlan::History& history) {
   std::vector<std::int64_t> out;
-  const std::vector<std::size_t> steps = plan.steps_of_history(first);
+  const std::vector<std::size_t> steps = plan.steps_of(history);
   for (std::size_t step = 0; step < steps.size(); ++step) {
     if (plan.conditions[steps[step]].dissent) out.push_back(static_cast<std::int64_t>(step));
   }

@@ -40,6 +40,9 @@ struct DerivationPlan {
   // What a step calls depends on the condition of the step before, too: FSDP gathers ahead what the
   // pass before used.
   bool looks_back = false;
+  // What later steps call depends on the second step, too: with static_graph, DDP arranges its
+  // buckets after it.
+  bool second_counts = false;
   // Ranks that train on one batch, so they are in the same condition: the stages of a pipeline's
   // replicas. The calls of one depend on messages of the others. Either every rank is in one of
   // these lists; or there are none, and each rank has its own batch.
@@ -52,19 +55,31 @@ struct DerivationPlan {
     std::vector<std::size_t> conditions;
   };
   std::vector<Allowed> allowed;
-  // Ranks that never have an image, by the modality rules; only the first rank of each replica.
-  std::vector<int> text_ranks;
+  // What the batches of some ranks may hold at all, by the modality rules; only the first rank of
+  // each replica counts. The last kind is of all ranks that the others do not list.
+  struct Kind {
+    std::vector<int> ranks;
+    std::vector<std::vector<Modality>> has;  // not empty
+  };
+  std::vector<Kind> kinds;
   std::optional<std::int64_t> only_steps;  // the job's steps; nothing: it holds for any number
   std::vector<std::string> assumptions;    // sentences for people
 
-  // The conditions that a first step may have, from 0 on: a history begins with each.
+  // How a history begins: with these conditions in step 0 and, where that counts, in step 1.
+  struct History {
+    std::size_t first = 0;
+    std::optional<std::size_t> second = {};
+  };
+  // Each beginning that there may be.
+  std::vector<History> histories() const;
+  // The conditions that a first step may have, from 0 on.
   std::size_t first_conditions() const;
-  // The conditions of steps 1, 2, … of every history: each condition at least twice; where the job
-  // looks back, each after each other at least twice. If the job generates texts after some steps
-  // only, every second one of these steps does.
+  // The conditions of the steps that follow, in every history: each condition at least twice; where
+  // the job looks back, each after each other at least twice. If the job generates texts after some
+  // steps only, every second one of these steps does.
   std::vector<std::size_t> later_steps() const;
-  // The conditions of all steps of the history that begins with `first`.
-  std::vector<std::size_t> steps_of_history(std::size_t first) const;
+  // The conditions of all its steps.
+  std::vector<std::size_t> steps_of(const History& history) const;
 };
 
 // Errors: jobs that cannot be run rank by rank (replays; batches that are balanced by measured
@@ -72,9 +87,10 @@ struct DerivationPlan {
 inline constexpr std::size_t kMaxLengths = 16;
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
 
-// Whether rank 0's first step may be in condition `first`, by what the job of so many ranks allows
-// it and the others. O(ranks + ranks that `allowed` names).
-bool may_begin_with(const DerivationPlan& plan, int ranks, std::size_t first);
+// Whether rank 0 may be in the condition in a step, by what the job of so many ranks allows it and
+// the others. O(ranks + ranks that `allowed` names).
+bool rank_0_may_be_in(const DerivationPlan& plan, int ranks, std::int64_t step,
+                      std::size_t condition);
 
 // The ranks that must run together: those of a replica, or each alone.
 std::vector<std::vector<int>> teams(const Scenario& scenario);
@@ -83,8 +99,9 @@ std::vector<std::vector<int>> teams(const Scenario& scenario);
 // nothing: it does not.
 std::optional<std::string> needs_values(const Scenario& scenario);
 
-// The steps of the history that begins with `first` in which another rank dissents.
-std::vector<std::int64_t> history_dissent(const DerivationPlan& plan, std::size_t first);
+// The steps of the history in which another rank dissents.
+std::vector<std::int64_t> history_dissent(const DerivationPlan& plan,
+                                          const DerivationPlan::History& history);
 
 // For the job itself: the steps in which another rank dissents, as far as its `modality` and
 // `outliers` say.

@@ -18,9 +18,9 @@ using Json = nlohmann::json;
 
 constexpr double kOverflow = 1e30;  // factor of pixels: far beyond float16's range
 
-Json modalities(const Condition& c) {
+Json modalities(const std::vector<Modality>& has) {
   Json out = Json::array();
-  for (const Modality m : c.has) out.push_back(to_string(m));
+  for (const Modality m : has) out.push_back(to_string(m));
   return out;
 }
 
@@ -62,16 +62,6 @@ std::vector<std::vector<Number>> in_parts(const std::vector<Number>& all, std::s
   return out;
 }
 
-// The ranks that are not among the plan's text ranks; empty where that has none.
-std::vector<int> other_ranks(const DerivationPlan& plan, int ranks) {
-  std::vector<int> out;
-  if (plan.text_ranks.empty()) return out;
-  for (int rank = 0; rank < ranks; ++rank)
-    if (!std::binary_search(plan.text_ranks.begin(), plan.text_ranks.end(), rank))
-      out.push_back(rank);
-  return out;
-}
-
 Result<std::string> checked_text(const Json& scenario, const std::string& file) {
   std::string out = scenario.dump(1);
   if (const Result<Scenario> checked = parse_scenario(out, file); !checked) return checked.error();
@@ -98,21 +88,12 @@ void end_generation_before(std::size_t steps, Json& train) {
 }  // namespace
 
 Result<std::string> history_scenario(const std::string& text, const std::string& file,
-                                     const DerivationPlan& plan, std::size_t first) {
+                                     const DerivationPlan& plan,
+                                     const DerivationPlan::History& history) {
   Result<Json> scenario = bare_scenario(text, file);
   if (!scenario) return scenario.error();
   Json& data = (*scenario)["data"];
-  // A program may depend on which ranks ever have images: for its groups, or for a graph that it
-  // assumes to be static. So the rules must keep the ranks without images. They list the smaller
-  // set: either the ranks without images, in a first rule; or in each step the ranks with images,
-  // and a last rule gives all others text.
-  const std::vector<int> image_ranks = other_ranks(plan, (*scenario).value("ranks", 2));
-  const bool most_have_none = plan.text_ranks.size() > image_ranks.size();
-  if (!most_have_none) {
-    for (const std::vector<int>& some : in_parts(plan.text_ranks, kMaxRanksNamed))
-      data["modality"].push_back({{"ranks", some}, {"has", {"text"}}});
-  }
-  const std::vector<std::size_t> steps = plan.steps_of_history(first);
+  const std::vector<std::size_t> steps = plan.steps_of(history);
   Json& train = (*scenario)["train"];
   train["steps"] = steps.size();
   if (train.contains("checkpoint") && train["checkpoint"].value("every", 0) > 0) {
@@ -124,17 +105,30 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   }
   for (std::size_t step = 0; step < steps.size(); ++step) {
     const Condition& c = plan.conditions[steps[step]];
-    Json rule = {{"steps", {step}}, {"has", modalities(c)}};
-    if (!most_have_none) data["modality"].push_back(rule);
-    for (const std::vector<int>& some : in_parts(image_ranks, kMaxRanksNamed)) {
-      rule["ranks"] = some;
-      if (most_have_none) data["modality"].push_back(rule);
-    }
     if (c.overflow) data["outliers"].push_back({{"steps", {step}}, {"factor", kOverflow}});
     if (c.tokens) train["generate"]["ends"].push_back({{"steps", {step}}, {"after", *c.tokens}});
   }
   if (!plan.conditions.back().tokens) train.erase("generate");  // no step is followed by it
-  if (most_have_none) data["modality"].push_back({{"has", {"text"}}});
+  // A rank gets no batch that it cannot have: a program may depend on which ranks ever have images
+  // (for its groups), or refuse what never comes (DDP with a static graph). It keeps another one
+  // then, in steps of which nobody asks what it does there.
+  for (const DerivationPlan::Kind& kind : plan.kinds) {
+    std::vector<Json> rules;
+    for (std::size_t step = 0; step < steps.size() && kind.has.size() > 1; ++step) {
+      const std::vector<Modality>& has = plan.conditions[steps[step]].has;
+      const bool known = std::find(kind.has.begin(), kind.has.end(), has) != kind.has.end();
+      rules.push_back({{"steps", {step}}, {"has", modalities(known ? has : kind.has.front())}});
+    }
+    if (rules.empty()) rules.push_back({{"has", modalities(kind.has.front())}});
+    std::vector<std::vector<int>> parts = in_parts(kind.ranks, kMaxRanksNamed);
+    if (parts.empty()) parts.emplace_back();  // everybody else
+    for (const std::vector<int>& some : parts) {
+      for (Json rule : rules) {
+        if (!some.empty()) rule["ranks"] = some;
+        data["modality"].push_back(std::move(rule));
+      }
+    }
+  }
   return checked_text(*scenario, file);
 }
 
@@ -161,13 +155,14 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
       const Condition& c = plan.conditions[condition];
       for (const std::vector<std::size_t>& some : in_parts(ranks, kMaxRanksNamed)) {
         if (condition != most->first)
-          data["modality"].push_back({{"ranks", some}, {"steps", {step}}, {"has", modalities(c)}});
+          data["modality"].push_back(
+              {{"ranks", some}, {"steps", {step}}, {"has", modalities(c.has)}});
         if (c.overflow)
           data["outliers"].push_back({{"ranks", some}, {"steps", {step}}, {"factor", kOverflow}});
       }
     }
     data["modality"].push_back(
-        {{"steps", {step}}, {"has", modalities(plan.conditions[most->first])}});
+        {{"steps", {step}}, {"has", modalities(plan.conditions[most->first].has)}});
   }
   return checked_text(*scenario, file);
 }

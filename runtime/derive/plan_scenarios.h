@@ -11,12 +11,12 @@
 
 namespace lockstep::runtime {
 
-// The scenario, as text, of the history whose first step is in condition `first` and whose later
-// steps are the plan's. It watches, evaluates and expects nothing; if the job saves checkpoints, it
-// saves one in every step, in the folder of `file`. `text`: the original scenario. Errors: those of
-// parse_scenario.
+// The scenario, as text, of a history of the plan. It watches, evaluates and expects nothing; if
+// the job saves checkpoints, it saves one in every step, in the folder of `file`. `text`: the
+// original scenario. Errors: those of parse_scenario.
 Result<std::string> history_scenario(const std::string& text, const std::string& file,
-                                     const DerivationPlan& plan, std::size_t first);
+                                     const DerivationPlan& plan,
+                                     const DerivationPlan::History& history);
 
 // The scenario in which each rank is in the given condition in each step (`conditions`: by step,
 // then by rank). `lockstep run` shows counterexamples with it. Errors: those of parse_scenario.

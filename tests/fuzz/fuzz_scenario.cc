@@ -37,7 +37,7 @@ void fuzz_scenario(std::string_view bytes) {
   check_made(runtime::simulated_scenario(text, "fuzz.yaml", {}));
   check_made(runtime::simulated_scenario(text, "fuzz.yaml", {.ranks = 3, .steps = 2}));
   const Result<runtime::DerivationPlan> plan = runtime::derivation_plan(*scenario);
-  if (plan) check_made(runtime::history_scenario(text, "fuzz.yaml", *plan, 0));
+  if (plan) check_made(runtime::history_scenario(text, "fuzz.yaml", *plan, {0}));
 }
 
 }  // namespace lockstep

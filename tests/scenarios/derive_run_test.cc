@@ -112,6 +112,26 @@ TEST_F(Derive, ShardsThatAreGatheredAheadAreSafeAfterAVote) {
   EXPECT_THAT(log(), HasSubstr("What happens in step 0"));
 }
 
+// Its first step reduces at the end, its second knows the graph, and later ones have other buckets.
+TEST_F(Derive, AStaticGraphIsSafeWhereItIsStatic) {
+  EXPECT_EQ(lockstep({"derive", shipped("modality/ddp_static_graph_ok")}), 0) << log();
+  const std::string job = folder_.file("job.yaml");
+  const auto write = [&](const std::string& rest) {
+    std::ofstream(job) << "lockstep: 1\nname: static\nranks: 3\nstrategy: {kind: ddp, "
+                       << "static_graph: true, bucket_cap_mb: 0.05, first_bucket_mb: 0.01}\n"
+                       << "data: {text_only: 0.3, sampler: grouped}\n"
+                       << rest << "\ntrain: {steps: 5, batch_size: 4}\n";
+  };
+  write("remedy: dummy-image");
+  EXPECT_EQ(lockstep({"derive", job}), 0) << log();
+  ASSERT_EQ(lockstep({"run", job, "--output-dir", folder_.file("run")}), 0) << log();
+  EXPECT_EQ(lockstep({"derive", job, "--against", folder_.file("run")}), 0) << log();
+  write("");
+  const std::string shown = folder_.file("shown.yaml");
+  EXPECT_EQ(lockstep({"derive", job, "--write-scenario", shown}), 1) << log();
+  EXPECT_EQ(lockstep({"run", "--check", shown, "--output-dir", folder_.file("shown")}), 0) << log();
+}
+
 // PyTorch's DDP does not survive its first backward there: it reduces the static graph's first
 // gradients although no_sync says not to.
 TEST_F(Derive, AStaticGraphCannotAccumulateWithoutReducing) {

@@ -33,7 +33,7 @@ std::string json_lines(const nlohmann::ordered_json& value, std::size_t indent) 
   return value.is_object() ? fmt::format("{{{}}}", joined) : fmt::format("[{}]", joined);
 }
 
-std::string situation_name(const Situation& s, bool looks_back) {
+std::string situation_name(const Situation& s, const Situations& all) {
   switch (s.kind) {
     case Situation::Kind::start:
       return "start";
@@ -46,7 +46,7 @@ std::string situation_name(const Situation& s, bool looks_back) {
   }
   return fmt::format("step {}{} meet {} after {}{}", s.step, s.any_other ? " and-others" : "",
                      s.condition_set, s.past_set,
-                     looks_back && s.step > 1 ? fmt::format(" and {}", s.previous_set) : "");
+                     all.other_past(s.step) ? fmt::format(" and {}", s.other_past_set) : "");
 }
 
 std::string part_name(const trace::ProductSpec& spec, std::uint32_t part) {
@@ -91,7 +91,8 @@ std::string program_text(const ProductModel& model, const std::string& product) 
     }
   }
   for (const Situation& situation : model.situations().all())
-    out.order(situation_name(situation, spec.looks_back), model.evaluate(situation), model.nccl());
+    out.order(situation_name(situation, model.situations()), model.evaluate(situation),
+              model.nccl());
   return out.text();
 }
 
@@ -110,6 +111,13 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
         "the program is safe, but certificates do not cover copies of a model (copy_ranks) yet",
         {model.derivation().folder},
         "the verdict is valid without one; a job of at most 64 ranks has one"};
+  }
+  if (model.spec().has_seconds()) {
+    return Error{
+        "the program is safe, but it is settled only after its second step, which certificates do "
+        "not cover yet",
+        {model.derivation().folder},
+        "the verdict is valid without one"};
   }
   if (decision.varying) {
     return Error{

@@ -205,6 +205,7 @@ trace::RankTrace compose_rank(const ProductModel& model, const Assignment& assig
     if (!condition.has.empty()) composer.add_modalities(step, condition.has);
     const auto& raise = sequences.raise(history, r);
     as_recorded = as_recorded && step == static_cast<std::int64_t>(s) &&
+                  step <= model.spec().last_step() &&
                   option.condition == model.recorded_condition(history, step);
     const bool raises = raise && as_recorded && raise->step == step;
     if (!raises && add(history, model.at_step(r, step, option), step)) continue;
@@ -350,13 +351,34 @@ void add_step(Assignment& assignment, std::int64_t step, std::vector<ProductOpti
   assignment.options.push_back(std::move(options));
 }
 
+// Step 1 of histories that go on to it: each rank's own. Empty if the ranks may not be in these
+// conditions together, or one was not recorded.
+std::vector<ProductOption> own_seconds(const ProductModel& model,
+                                       const std::vector<ProductOption>& before) {
+  std::vector<ProductOption> out;
+  const std::uint32_t set = set_of(model, model.recorded_condition(before.front().history, 1));
+  for (std::int32_t r = 0; r < model.ranks(); ++r) {
+    const HistoryId history = before[static_cast<std::size_t>(r)].history;
+    const ProductOption option{history, model.recorded_condition(history, 1)};
+    const auto mine = model.situations().conditions(set, r, 1);
+    if (!std::binary_search(mine.begin(), mine.end(), option.condition) ||
+        model.at_step(r, 1, option).sequence == kNoSequence)
+      return {};
+    out.push_back(option);
+  }
+  return out;
+}
+
 // Adds a step with the usual options. False if no assignment is possible or fully recorded.
 bool add_usual(const ProductModel& model, Assignment& assignment, std::int64_t step,
                std::uint32_t condition_set) {
   if (model.spec().only_steps && step >= *model.spec().only_steps) return false;
   const auto possible = possible_set(model, step, condition_set);
   if (!possible) return false;
-  std::vector<ProductOption> options = usual_in(model, step, *possible, assignment.options.back());
+  const std::vector<ProductOption>& before = assignment.options.back();
+  std::vector<ProductOption> options = step == 1 && model.spec().has_seconds()
+                                           ? own_seconds(model, before)
+                                           : usual_in(model, step, *possible, before);
   if (options.empty()) return false;
   add_step(assignment, step, std::move(options));
   return true;
@@ -439,23 +461,37 @@ std::optional<Assignment> follow_trace(const ProductModel& model, HistoryId hist
   const auto& raise = model.sequences().raise(history, rank);
   if (!raise || raise->step > kMaxStepsFollowed) return std::nullopt;
   if (spec.only_steps && raise->step >= *spec.only_steps) return std::nullopt;
-  Assignment out;
-  for (std::int64_t step = 0; step <= raise->step; ++step) {
+  // The condition of each rank: that of `rank` if it may be in it, so that the fewest differ. Empty
+  // if `rank` may not be in its own.
+  const auto conditions_at = [&](std::int64_t step) -> std::vector<ConditionId> {
     const ConditionId condition = model.recorded_condition(history, step);
     const std::uint32_t condition_set = set_of(model, condition);
-    const std::vector<ConditionId> mine = model.situations().conditions(condition_set, rank, step);
-    if (!std::binary_search(mine.begin(), mine.end(), condition)) return std::nullopt;
-    if (!model.situations().possible(condition_set, step)) return std::nullopt;
-    std::vector<ProductOption> options(static_cast<std::size_t>(model.ranks()));
+    if (!model.situations().possible(condition_set, step)) return {};
+    std::vector<ConditionId> all;
     for (std::int32_t other = 0; other < model.ranks(); ++other) {
-      const auto o = static_cast<std::size_t>(other);
-      // The condition of `rank` if the other may be in it, so that the fewest ranks differ.
       const auto may = model.situations().conditions(condition_set, other, step);
-      const ConditionId c =
-          std::binary_search(may.begin(), may.end(), condition) ? condition : may.front();
-      options[o] = step == 0 ? ProductOption{model.situations().history_of(c), c}
-                             : next_option(model, out.options.back()[o], c);
+      const bool same = std::binary_search(may.begin(), may.end(), condition);
+      if (other == rank && !same) return {};
+      all.push_back(same ? condition : may.front());
     }
+    return all;
+  };
+  // Whether the trace has step 1 or not, the others follow histories that fit its own.
+  const std::vector<ConditionId> seconds =
+      spec.has_seconds() && spec.only_steps != 1
+          ? conditions_at(1)
+          : std::vector<ConditionId>(static_cast<std::size_t>(model.ranks()));
+  if (seconds.empty()) return std::nullopt;
+  Assignment out;
+  for (std::int64_t step = 0; step <= raise->step; ++step) {
+    const std::vector<ConditionId> conditions = conditions_at(step);
+    if (conditions.empty()) return std::nullopt;
+    std::vector<ProductOption> options(conditions.size());
+    for (std::size_t o = 0; o < options.size(); ++o)
+      options[o] = step == 0
+                       ? ProductOption{model.situations().history_of(conditions[o], seconds[o]),
+                                       conditions[o]}
+                       : next_option(model, out.options.back()[o], conditions[o]);
     add_step(out, step, std::move(options));
   }
   return out;

@@ -230,6 +230,7 @@ class Decider {
     std::vector<std::optional<ProductOption>> used(model_.sequences().parts());
     for (const Situation& situation : model_.situations().all()) {
       if (situation.kind != Situation::Kind::later) continue;
+      if (situation.step == 1 && spec.has_seconds()) continue;  // a history's own step
       for (std::int32_t r = 0; r < model_.ranks(); ++r)
         for (const ProductOption& option : model_.situations().options(situation, r))
           used[model_.sequences().under(option.previous, option.condition)] = option;

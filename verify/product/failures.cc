@@ -162,12 +162,15 @@ namespace {
 
 // Whether `allowed` lets the rank begin the history.
 bool may_begin(const ProductModel& model, HistoryId history, std::int32_t rank) {
-  const ConditionId first = model.recorded_condition(history, 0);
-  for (std::uint32_t m = 0; m < model.situations().condition_sets().size(); ++m) {
-    const auto mine = model.situations().conditions(m, rank, 0);
-    if (std::binary_search(mine.begin(), mine.end(), first)) return true;
-  }
-  return false;
+  const auto may = [&](std::int64_t step) {
+    const ConditionId condition = model.recorded_condition(history, step);
+    for (std::uint32_t m = 0; m < model.situations().condition_sets().size(); ++m) {
+      const auto mine = model.situations().conditions(m, rank, step);
+      if (std::binary_search(mine.begin(), mine.end(), condition)) return true;
+    }
+    return false;
+  };
+  return may(0) && (!model.spec().has_seconds() || may(1));
 }
 
 }  // namespace

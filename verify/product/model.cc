@@ -45,7 +45,7 @@ const RecordedPart& ProductModel::at_step(std::int32_t rank, std::int64_t step,
   static const RecordedPart kNotRecorded;
   if (step == 0) return sequences_.part(option.history, rank, ProductSequences::kFirst);
   const RecordedPart& second = sequences_.part(option.history, rank, ProductSequences::kSecond);
-  if (step != 1 || second.sequence == kNoSequence)
+  if (step != 1 || (second.sequence == kNoSequence && !spec().has_seconds()))
     return sequences_.part(option.history, rank,
                            sequences_.under(option.previous, option.condition));
   return option.condition == recorded_condition(option.history, 1) ? second : kNotRecorded;
@@ -65,15 +65,18 @@ Evaluation ProductModel::evaluate(const Situation& situation) const {
         const bool second = situation.kind == Situation::Kind::later && situation.step == 1 &&
                             sequences_.has_late_calls();
         const auto name = [&](ConditionId c) { return printable(spec().conditions[c.value].name); };
-        const bool previous = spec().looks_back && situation.step > 1;
+        std::string past;
+        if (spec().has_seconds() && situation.step > 0)
+          past = fmt::format(" and a second under \"{}\"",
+                             name(recorded_condition(option.history, 1)));
+        if (spec().looks_back && situation.step > 1)
+          past = fmt::format(" and another under \"{}\"", name(option.previous));
         const std::string when =
             end ? "after the last step"
                 : fmt::format("{}under \"{}\" after a first step under \"{}\"{}",
                               second ? "in step 1, among which calls of step 0 come, " : "",
                               name(option.condition), name(recorded_condition(option.history, 0)),
-                              previous
-                                  ? fmt::format(" and another under \"{}\"", name(option.previous))
-                                  : "");
+                              past);
         out.missing.push_back(fmt::format("what rank {} does {} was not recorded", r, when));
       }
     }
@@ -163,9 +166,11 @@ std::vector<ChannelId> ProductModel::disagreeing(const std::vector<SequenceId>& 
 }
 
 Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec_(spec) {
-  history_of_.assign(spec.conditions.size(), kNoHistory);
-  for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
-    history_of_[spec.histories[h].first.value] = HistoryId(h);
+  for (std::uint32_t h = 0; h < spec.histories.size(); ++h) {
+    const trace::ProductSpec::History& history = spec.histories[h];
+    history_of_.emplace(std::pair(history.first, history.second.value_or(ConditionId())),
+                        HistoryId(h));
+  }
   for (std::int32_t r = 0; r < spec.world_size; ++r) teams_.push_back({r});
   if (spec.choice == trace::ProductSpec::Choice::free) {
     for (const std::vector<std::int32_t>& team : spec.together)
@@ -176,6 +181,11 @@ Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec
   if (!problems_.empty()) return;
   check_histories();
   if (problems_.empty()) list_steps(second_alone);
+}
+
+HistoryId Situations::history_of(ConditionId first, ConditionId second) const {
+  const auto found = history_of_.find({first, spec_.has_seconds() ? second : ConditionId()});
+  return found == history_of_.end() ? kNoHistory : found->second;
 }
 
 void Situations::find_condition_sets() {
@@ -232,7 +242,7 @@ void Situations::check_size() {
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed)
     named += rule.steps.size() * (spec_.looks_back ? 2 : 1);
   // How many sets and conditions a situation remembers, beside its own.
-  const int past = spec_.looks_back ? 2 : 1;
+  const int past = spec_.looks_back || spec_.has_seconds() ? 2 : 1;
   const auto sets = static_cast<double>(condition_sets_.size());
   const auto conditions = static_cast<double>(spec_.conditions.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
@@ -246,32 +256,42 @@ void Situations::check_size() {
 }
 
 void Situations::check_histories() {
-  std::set<ConditionId> missing;
-  for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
-    if (!possible(set, 0)) continue;
+  // Step 1 counts where histories go on to it; else any set stands for it.
+  const bool seconds = spec_.has_seconds() && spec_.only_steps != 1;
+  std::set<std::pair<ConditionId, ConditionId>> missing;
+  const auto look_at = [&](std::uint32_t set, std::uint32_t second_set) {
     for (std::int32_t r = 0; r < spec_.world_size; ++r) {
       for (const ConditionId c : conditions(set, r, 0)) {
-        if (history_of(c) == kNoHistory) missing.insert(c);
+        const std::vector<ConditionId> after =
+            seconds ? conditions(second_set, r, 1) : std::vector<ConditionId>(1);
+        for (const ConditionId second : after)
+          if (history_of(c, second) == kNoHistory) missing.emplace(c, second);
       }
     }
+  };
+  for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
+    if (!possible(set, 0)) continue;
+    if (!seconds) look_at(set, set);
+    for (std::uint32_t second = 0; second < condition_sets_.size() && seconds; ++second)
+      if (possible(second, 1)) look_at(set, second);
   }
-  for (const ConditionId c : missing) {
-    problems_.push_back(fmt::format("step 0 may be under \"{}\", but no history starts with it",
-                                    printable(spec_.conditions[c.value].name)));
+  const auto name = [&](ConditionId c) { return printable(spec_.conditions[c.value].name); };
+  for (const auto& [first, second] : missing) {
+    problems_.push_back(
+        fmt::format("step 0 may be under \"{}\"{}, but no history starts with it", name(first),
+                    seconds ? fmt::format(" and step 1 under \"{}\"", name(second)) : ""));
   }
 }
 
 void Situations::add_later(std::int64_t step, bool any_other,
                            const std::vector<std::uint32_t>& pasts) {
   constexpr std::size_t kMaxSituations = std::size_t{1} << 16U;
-  // Step 1 follows step 0, whose set is a past.
-  const bool previous_is_free = spec_.looks_back && step > 1;
-  std::vector<std::uint32_t> previous;
-  for (std::uint32_t set = 0; set < condition_sets_.size() && previous_is_free; ++set)
-    if (possible(set, step - 1)) previous.push_back(set);
-  if (all_.size() +
-          condition_sets_.size() * pasts.size() * std::max<std::size_t>(previous.size(), 1) >
-      kMaxSituations) {
+  const std::optional<std::int64_t> other_past = Situations::other_past(step);
+  std::vector<std::uint32_t> others;
+  for (std::uint32_t set = 0; set < condition_sets_.size(); ++set)
+    if (other_past && possible(set, *other_past)) others.push_back(set);
+  if (!other_past) others.push_back(0);
+  if (all_.size() + condition_sets_.size() * pasts.size() * others.size() > kMaxSituations) {
     if (problems_.empty())
       problems_.emplace_back(
           "there are more than 65,536 kinds of steps: use fewer conditions, phases, or steps in "
@@ -282,12 +302,9 @@ void Situations::add_later(std::int64_t step, bool any_other,
   for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
     if (!possible(set, step)) continue;
     any = true;
-    for (const std::uint32_t past : pasts) {
-      if (!previous_is_free)
-        all_.push_back({Situation::Kind::later, step, any_other, set, past, past});
-      for (const std::uint32_t before : previous)
-        all_.push_back({Situation::Kind::later, step, any_other, set, past, before});
-    }
+    for (const std::uint32_t past : pasts)
+      for (const std::uint32_t other : others)
+        all_.push_back({Situation::Kind::later, step, any_other, set, past, other});
   }
   if (!any) {
     problems_.push_back(fmt::format(
@@ -309,7 +326,7 @@ void Situations::list_steps(bool second_alone) {
   std::set<std::int64_t> named;
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed)
     named.insert(rule.steps.begin(), rule.steps.end());
-  if (second_alone) named.insert(1);
+  if (second_alone || spec_.has_seconds()) named.insert(1);
   if (spec_.looks_back) {
     // After a step with conditions of its own comes one that may look back on them. Step 1 looks
     // back on step 0. Other steps look back on one of the others.
@@ -343,19 +360,24 @@ std::vector<ProductOption> Situations::options(const Situation& situation,
       out.emplace_back();
       break;
     case Situation::Kind::first:
-      for (const ConditionId c : conditions(situation.condition_set, rank, 0))
-        out.push_back({history_of(c), c});
+      for (const ConditionId c : conditions(situation.condition_set, rank, 0)) {
+        for (std::uint32_t h = 0; h < spec_.histories.size(); ++h)
+          if (spec_.histories[h].first == c) out.push_back({HistoryId(h), c});
+      }
       break;
     case Situation::Kind::later: {
       const std::vector<ConditionId> firsts = conditions(situation.past_set, rank, 0);
-      std::vector<ConditionId> previous;
-      if (spec_.looks_back && situation.step > 1)
-        previous = conditions(situation.previous_set, rank, situation.step - 1);
+      const std::optional<std::int64_t> other_past = Situations::other_past(situation.step);
+      std::vector<ConditionId> others(1);
+      if (other_past) others = conditions(situation.other_past_set, rank, *other_past);
       for (const ConditionId c : conditions(situation.condition_set, rank, situation.step)) {
         for (const ConditionId first : firsts) {
-          if (previous.empty())
-            out.push_back({history_of(first), c, spec_.looks_back ? first : ConditionId()});
-          for (const ConditionId before : previous) out.push_back({history_of(first), c, before});
+          for (const ConditionId other : others) {
+            const ConditionId second = situation.step == 1 ? c : other;
+            const ConditionId previous = situation.step == 1 ? first : other;
+            out.push_back(
+                {history_of(first, second), c, spec_.looks_back ? previous : ConditionId()});
+          }
         }
       }
       break;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trace/derivation.h"
@@ -18,16 +21,19 @@ namespace lockstep::verify {
 //   - a kind of step: the start, step 0, a step that `allowed` names, any other step, or the end;
 //   - the set of conditions that ranks may be in at the same time: those of one phase, or a single
 //     one where all ranks agree on it;
-//   - the set of step 0, because later steps depend on how the first one went; and that of the step
-//     before, where the program looks back (ProductSpec::looks_back).
+//   - the set of step 0, because later steps depend on how the first one went; and one more: that
+//   of
+//     the step before, where the program looks back (ProductSpec::looks_back); or that of step 1,
+//     where histories go on to it (ProductSpec::History::second).
 // Within a situation every rank chooses freely among its options, whatever the others choose. Ranks
 // that share a batch (ProductSpec::together) form a *team* and choose as one.
 //
 // A derivation whose situations would take more than a few minutes to examine is refused: see
 // problems().
 
-// What a rank may choose: a condition, and the history that it follows (its condition in step 0).
-// `previous`: its condition in the step before, of steps after 0 of a program that looks back.
+// What a rank may choose: a condition, and the history that it follows (its condition in step 0,
+// and in step 1 where histories go on to it). `previous`: its condition in the step before, of
+// steps after 0 of a program that looks back.
 struct ProductOption {
   HistoryId history;
   ConditionId condition;
@@ -37,16 +43,17 @@ struct ProductOption {
 
 struct Situation {
   enum class Kind : std::uint8_t { start, first, later, end } kind = Kind::start;
-  std::int64_t step = 0;            // the earliest of this kind, of `first` and `later`
-  bool any_other = false;           // all steps after 0 that `allowed` does not name
-  std::uint32_t condition_set = 0;  // index in Situations::condition_sets()
-  std::uint32_t past_set = 0;       // of `later`: the index of step 0's set
-  std::uint32_t previous_set = 0;   // and of the step before's, where the program looks back
+  std::int64_t step = 0;             // the earliest of this kind, of `first` and `later`
+  bool any_other = false;            // all steps after 0 that `allowed` does not name
+  std::uint32_t condition_set = 0;   // index in Situations::condition_sets()
+  std::uint32_t past_set = 0;        // of `later`: the index of step 0's set
+  std::uint32_t other_past_set = 0;  // of `later` from step 2 on: of the other step that counts
 };
 
 class Situations {
  public:
-  // Keeps a reference to `spec`. `second_alone`: step 1 is a kind of step of its own.
+  // Keeps a reference to `spec`. `second_alone`: step 1 has calls of step 0, so it is a kind of
+  // step of its own.
   Situations(const trace::ProductSpec& spec, bool second_alone);
 
   // The sets of conditions that ranks may be in in the same step; each ascending.
@@ -70,8 +77,14 @@ class Situations {
                                       std::int64_t step) const;
   // Whether every rank has such a condition.
   bool possible(std::uint32_t condition_set, std::int64_t step) const;
-  // The history that begins with the condition, or kNoHistory.
-  HistoryId history_of(ConditionId condition) const { return history_of_[condition.value]; }
+  // The history that begins with the condition and, where histories go on to step 1, has `second`
+  // there; or kNoHistory.
+  HistoryId history_of(ConditionId first, ConditionId second) const;
+  // From step 2 on, a situation has an `other_past_set`, of this step.
+  std::optional<std::int64_t> other_past(std::int64_t step) const {
+    if (step < 2 || (!spec_.looks_back && !spec_.has_seconds())) return std::nullopt;
+    return spec_.looks_back ? step - 1 : 1;
+  }
 
  private:
   const std::vector<ConditionId>* allowed(std::int32_t rank, std::int64_t step) const;
@@ -83,7 +96,8 @@ class Situations {
 
   const trace::ProductSpec& spec_;
   std::vector<std::vector<std::int32_t>> teams_;  // by rank
-  std::vector<HistoryId> history_of_;             // by the condition of step 0
+  // By the conditions of step 0, and of step 1 where histories go on to it.
+  std::map<std::pair<ConditionId, ConditionId>, HistoryId> history_of_;
   std::vector<std::vector<ConditionId>> condition_sets_;
   std::vector<Situation> all_;
   std::vector<std::string> problems_;

@@ -102,9 +102,7 @@ class SequenceCutter {
     bool late_calls = false;  // of step 1: calls of step 0 are among them
   };
   static constexpr std::int64_t kBefore = -1;
-  std::int64_t last_step() const {
-    return static_cast<std::int64_t>(derivation_.spec.steps.size());
-  }
+  std::int64_t last_step() const { return derivation_.spec.last_step(); }
 
   // The step that a mark shows the rank to be in; kBefore: the event is not a mark.
   std::int64_t step_after_mark(const trace::RankTrace& trace, const trace::Event& event) const {
@@ -178,6 +176,10 @@ class SequenceCutter {
       Cut cut{step, 0, 0, false};  // a step without calls
       if (next < cuts.size() && cuts[next].step == step) cut = cuts[next++];
       const RecordedPart recorded{reader_.read(trace, cut.begin, cut.end), cut.begin, cut.end};
+      if (step == 1 && derivation_.spec.has_seconds()) {
+        slot_of(trace, ProductSequences::kSecond) = recorded;
+        continue;
+      }
       if (cut.late_calls) {
         second = reader_.read(trace, cut.begin, cut.end, {.without_step = 0});
         slot_of(trace, ProductSequences::kSecond) = recorded;

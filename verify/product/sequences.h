@@ -4,6 +4,9 @@
 // Where a program looks back (ProductSpec::looks_back), a later step is a part by its condition and
 // that of the step before.
 //
+// Where histories go on to step 1 (ProductSpec::History::second), that is a part of its own,
+// kSecond, with whatever comes in it.
+//
 // Parts follow each other in the trace: a part ends where a call of a later step comes. Calls of
 // step 0 may come *late*, among those of step 1 (DDP arranges its buckets by the gradients of step
 // 0 once the next batch is there). Step 1 is then a part of its own, kSecond, in which they stand
@@ -41,7 +44,8 @@ struct RecordedRaise {
 
 class ProductSequences : public SequenceTable {
  public:
-  // kSecond: step 1 where calls of step 0 come late, else not recorded. From kFirstCondition on,
+  // kSecond: step 1 where calls of step 0 come late, or where histories have a `second`; else not
+  // recorded. From kFirstCondition on,
   // one part per condition, or per pair of conditions: under().
   enum Part : std::uint32_t { kStart, kFirst, kSecond, kEnd, kFirstCondition };
   // Of a step after 0. `previous`, of the step before, counts only where the program looks back.

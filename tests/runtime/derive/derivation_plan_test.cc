@@ -51,7 +51,10 @@ TEST(DerivationPlan, RulesWithoutImagesLeaveNoneToLookAt) {
   EXPECT_THAT(names_of_plan(plan_of("data: {modality: [{has: [text]}]}")), ElementsAre("text"));
   const DerivationPlan one = plan_of("data: {modality: [{ranks: [3], has: [text]}]}");
   EXPECT_EQ(one.conditions.size(), 2U);
-  EXPECT_THAT(one.text_ranks, ElementsAre(3));
+  ASSERT_EQ(one.kinds.size(), 2U);
+  EXPECT_THAT(one.kinds[0].ranks, ElementsAre(3));
+  EXPECT_THAT(one.kinds[0].has, ElementsAre(std::vector{Modality::text}));
+  EXPECT_THAT(one.kinds[1].ranks, IsEmpty());  // all others
   ASSERT_EQ(one.allowed.size(), 2U);
   EXPECT_TRUE(one.allowed[1].ranks.empty());
   EXPECT_THAT(one.allowed[1].conditions, ElementsAre(0));
@@ -92,6 +95,47 @@ TEST(DerivationPlan, WhereFsdpPrefetchesEachConditionFollowsEach) {
   EXPECT_FALSE(plan_of(vote + "strategy: fsdp\ntrain: {generate: {every: 2}}").looks_back);
 }
 
+// DDP knows a static graph after the first step and arranges its buckets after the second.
+TEST(DerivationPlan, WithAStaticGraphAHistoryIsTwoSteps) {
+  const DerivationPlan plan =
+      plan_of("data: {text_only: 0.5}\nstrategy: {kind: ddp, static_graph: true}");
+  ASSERT_EQ(plan.histories().size(), 4U);
+  EXPECT_EQ(plan.histories()[2].first, 1U);
+  EXPECT_EQ(plan.histories()[2].second, 0U);
+  EXPECT_THAT(plan.steps_of(plan.histories()[2]), ElementsAre(1, 0, 0, 1, 0, 1));
+  const DerivationPlan other = plan_of("data: {text_only: 0.5}\nstrategy: ddp");
+  ASSERT_EQ(other.histories().size(), 2U);
+  EXPECT_FALSE(other.histories()[1].second);
+}
+
+// A rule counts only where no rule before it decides, and a rank never gets what it cannot have.
+TEST(DerivationPlan, RanksKeepWhatTheyCanHave) {
+  EXPECT_THAT(names_of_plan(plan_of("data: {modality: [{has: [image, text]}, {has: [text]}]}")),
+              ElementsAre("image+text"));
+  EXPECT_THAT(names_of_plan(plan_of("data: {modality: [{steps: [1], has: [image, text]}, {ranks: "
+                                    "[2], steps: [1], has: [text]}, {has: [image, text]}]}")),
+              ElementsAre("image+text"));
+  const std::string text =
+      "lockstep: 1\nname: x\nranks: 4\nstrategy: {kind: ddp, static_graph: true}\n"
+      "data: {modality: [{ranks: [0], steps: [3], has: [text]}, {ranks: [1], has: [text]}, "
+      "{has: [image, text]}]}\n";
+  const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
+  ASSERT_EQ(plan.kinds.size(), 3U);
+  const Scenario history =
+      parse_scenario(history_scenario(text, "first-3.yaml", plan, {1, 1}).value(), "first-3.yaml")
+          .value();
+  const std::vector<std::size_t> steps = plan.steps_of({1, 1});
+  for (std::int64_t step = 0; step < history.train.steps; ++step) {
+    const auto has_image = [&](int rank) {
+      return history.rule_for(rank, step)->shows(Modality::image);
+    };
+    EXPECT_EQ(has_image(0), plan.conditions[steps[static_cast<std::size_t>(step)]].has.size() > 1);
+    EXPECT_FALSE(has_image(1));
+    EXPECT_TRUE(has_image(2));
+    EXPECT_TRUE(has_image(3));
+  }
+}
+
 TEST(DerivationPlan, AVoteMakesPhases) {
   const DerivationPlan plan = plan_of("data: {text_only: 0.5}\nremedy: presence-vote");
   ASSERT_EQ(plan.conditions.size(), 3U);
@@ -99,7 +143,7 @@ TEST(DerivationPlan, AVoteMakesPhases) {
   EXPECT_EQ(plan.conditions[1].phase, plan.conditions[2].phase);
   EXPECT_FALSE(plan.conditions[0].dissent);
   EXPECT_TRUE(plan.conditions[1].dissent);
-  EXPECT_THAT(history_dissent(plan, 1), ElementsAre(0, 2, 3, 5, 6));
+  EXPECT_THAT(history_dissent(plan, {1}), ElementsAre(0, 2, 3, 5, 6));
 }
 
 // Nobody votes against images where no batch can lack them, or where all ranks' batches are alike.
@@ -130,15 +174,15 @@ TEST(DerivationPlan, ABatchThatIsBroadcastIsRankZeros) {
 
 TEST(DerivationPlan, RankZeroBeginsAsTheJobSays) {
   const DerivationPlan free = plan_of("data: {text_only: 0.5}");
-  EXPECT_TRUE(may_begin_with(free, 4, 0));
-  EXPECT_TRUE(may_begin_with(free, 4, 1));
+  EXPECT_TRUE(rank_0_may_be_in(free, 4, 0, 0));
+  EXPECT_TRUE(rank_0_may_be_in(free, 4, 0, 1));
   const DerivationPlan ruled = plan_of("data: {modality: {rank 0: [text]}}");
-  EXPECT_FALSE(may_begin_with(ruled, 4, 0));
-  EXPECT_TRUE(may_begin_with(ruled, 4, 1));
+  EXPECT_FALSE(rank_0_may_be_in(ruled, 4, 0, 0));
+  EXPECT_TRUE(rank_0_may_be_in(ruled, 4, 0, 1));
   // All cannot have images if rank 1 never has.
   const DerivationPlan vote = plan_of("remedy: presence-vote\ndata: {modality: {rank 1: [text]}}");
-  EXPECT_FALSE(may_begin_with(vote, 4, 0));
-  EXPECT_TRUE(may_begin_with(vote, 4, 1));
+  EXPECT_FALSE(rank_0_may_be_in(vote, 4, 0, 0));
+  EXPECT_TRUE(rank_0_may_be_in(vote, 4, 0, 1));
 }
 
 TEST(DerivationPlan, GradientsThatStayShowAfterAPoorerBatch) {
@@ -248,7 +292,7 @@ TEST(HistoryScenario, GeneratesAsItsConditionsSay) {
   const std::string text = fmt::format("lockstep: 1\nname: x\nranks: 4\n{}\n", ends_early(2));
   const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
   const Scenario s =
-      parse_scenario(history_scenario(text, "first-0.yaml", plan, 0).value(), "first-0.yaml")
+      parse_scenario(history_scenario(text, "first-0.yaml", plan, {0}).value(), "first-0.yaml")
           .value();
   const std::vector<std::size_t> later = plan.later_steps();
   EXPECT_FALSE(s.generates_after(0));
@@ -271,7 +315,7 @@ TEST(HistoryScenario, HasOneConditionAfterTheOther) {
       "watch: {every: 1}\nexpect: {verdict: clean}\n";
   const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
   const Scenario s =
-      parse_scenario(history_scenario(text, "first-1.yaml", plan, 1).value(), "first-1.yaml")
+      parse_scenario(history_scenario(text, "first-1.yaml", plan, {1}).value(), "first-1.yaml")
           .value();
   EXPECT_EQ(s.train.steps, 5);
   EXPECT_EQ(s.strategy.bucket_cap_mb, 3);
@@ -284,7 +328,7 @@ TEST(HistoryScenario, HasOneConditionAfterTheOther) {
   EXPECT_EQ(has(1), 2U);
   EXPECT_EQ(has(2), 1U);
   EXPECT_EQ(has(3), 2U);
-  EXPECT_THAT(history_dissent(plan, 1), IsEmpty());
+  EXPECT_THAT(history_dissent(plan, {1}), IsEmpty());
 }
 
 TEST(AssignmentScenario, GivesEachRankItsCondition) {
@@ -317,7 +361,7 @@ TEST(AssignmentScenario, NamesOnlyTheFewerRanksOfThousands) {
 TEST(HistoryScenario, AlternatingBecomesRules) {
   const std::string text = "lockstep: 1\nname: x\nremedy: {kind: alternating}\n";
   const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
-  const auto history = history_scenario(text, "h.yaml", plan, 0);
+  const auto history = history_scenario(text, "h.yaml", plan, {0});
   ASSERT_TRUE(history) << history.error().str();
   const Scenario s = parse_scenario(*history, "h.yaml").value();
   EXPECT_EQ(s.rule_for(0, 2)->has.size(), 1U);

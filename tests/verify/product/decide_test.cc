@@ -368,6 +368,34 @@ TEST(Decide, WhatDependsOnMoreThanTheStepBeforeIsInconclusive) {
   EXPECT_THAT(decide(model).why, Contains(HasSubstr("that of the step before, and that of")));
 }
 
+// Step 1 is unlike later ones, as of a static graph; and it raises after a second step of text.
+TEST(Decide, HistoriesMayGoOnToStepOne) {
+  SmallProduct p(2);
+  p.condition("image", "A:w");
+  p.condition("text", "A:w");
+  p.second("image", "image", "A:v");
+  p.second("image", "text", "A:v");
+  p.settled("image", "text", "image", "!");
+  p.settled("image", "text", "text", "!");
+  p.allow({}, {0}, {"image"});
+  const Decided raises(p);
+  ASSERT_EQ(raises.verdict(), ProductVerdict::raises) << raises;
+  EXPECT_EQ(raises.decision.counterexample->step, 2);
+  const Assignment& shown = raises.decision.counterexample->assignment;
+  EXPECT_EQ(shown.options[1][0].condition, ConditionId(1));
+  p.spec.allowed.clear();
+  p.allow({}, {0, 1}, {"image"});
+  EXPECT_EQ(Decided(p).verdict(), ProductVerdict::safe) << Decided(p);
+  // Without the history that goes on so, nothing is known.
+  trace::Derivation d = p.derivation();
+  d.spec.allowed.clear();
+  d.spec.histories.pop_back();
+  d.runs.pop_back();
+  const ProductModel model(d);
+  EXPECT_THAT(decide(model).why,
+              Contains(HasSubstr("step 0 may be under \"text\" and step 1 under \"text\"")));
+}
+
 TEST(Decide, AConditionSeenOnceIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");

@@ -79,6 +79,23 @@ TEST(ProductDamage, AMemoryIsOfAKnownKindAndNotTooLarge) {
               HasSubstr("more pairs than"));
 }
 
+TEST(ProductDamage, AllHistoriesGoOnToStepOneOrNone) {
+  SmallProduct p(2);
+  p.condition("image", "A:w");
+  p.condition("text", "A:w");
+  p.second("image", "text", "A:w");
+  trace::ProductSpec spec = p.full_spec();
+  const auto read = [&] { return trace::parse_product(trace::product_text(spec), "product.json"); };
+  ASSERT_TRUE(read());
+  EXPECT_EQ(read()->histories[1].second, spec.histories[1].second);
+  EXPECT_EQ(trace::product_text(*read()), trace::product_text(spec));
+  spec.looks_back = true;
+  EXPECT_THAT(read().error().str(), HasSubstr("does not go with"));
+  spec.looks_back = false;
+  spec.histories[2].second.reset();
+  EXPECT_THAT(read().error().str(), HasSubstr("some have none"));
+}
+
 TEST(ProductDamage, ADerivationIsOfItsOwnWorldAndWhole) {
   SmallProduct p(2);
   p.condition("image", "A:w");

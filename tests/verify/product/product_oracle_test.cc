@@ -1,8 +1,8 @@
 // decide() against enumeration, on all small programs and on larger random ones.
 //
 // The oracle makes every assignment of conditions to ranks over two steps by hand, or over three
-// where the program looks back (SmallProduct writes each as a text trace, which compose() has no
-// part in), and asks verify(). The claim:
+// where more than the first one counts (SmallProduct writes each as a text trace, which compose()
+// has no part in), and asks verify(). The claim:
 //   decide() says `safe`  exactly if  verify() finds nothing about matching or blocking in any of
 //   them; and its counterexample is a run that verify() finds fault with.
 // On Gloo verify() replays exactly, so that a deadlock that is possible in an assignment is proven
@@ -66,7 +66,7 @@ bool permitted(const trace::ProductSpec& spec,
 // Calls `visit` with every assignment over two steps, or three.
 template <class Visit>
 void all_assignments(const SmallProduct& product, Visit visit) {
-  const std::size_t steps = product.spec.looks_back ? 3 : 2;
+  const std::size_t steps = product.spec.looks_back || product.settles_in_step_1() ? 3 : 2;
   const auto ranks = static_cast<std::size_t>(product.spec.world_size);
   const std::size_t n = product.spec.conditions.size();
   const bool agreed = product.spec.choice == trace::ProductSpec::Choice::agreed;
@@ -425,6 +425,56 @@ TEST(ProductOracle, RandomProgramsThatLookBack) {
     }
     if (below(3) == 0) p.allow({static_cast<std::int32_t>(below(2))}, {1}, {"image", "text"});
     if (below(3) == 0) p.allow({}, {static_cast<std::int64_t>(below(3))}, {"image", "image, lost"});
+    if (below(6) == 0) p.spec.choice = trace::ProductSpec::Choice::agreed;
+    if (!p.spec.allowed.empty()) p.spec.only_steps = 3;  // those of the oracle
+    if (!compare(p, shown, tally)) return;
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
+}
+
+// Two ranks, two or three conditions in up to two phases, rules for a step or a rank; what a rank
+// does in step 1 and later depends on the first two steps.
+TEST(ProductOracle, RandomProgramsThatSettleInStepOne) {
+  Tally tally;
+  std::mt19937 random(5);
+  const auto below = [&](std::size_t n) { return random() % n; };
+  const std::vector<std::string> names = {"image", "image, lost", "text"};
+  const std::vector<std::string> programs = {"A B", "B A", "a B w0", "A", "A A", ""};
+  const std::uint32_t rounds = kSanitized ? 20 : 150;
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    SmallProduct p(2);
+    std::string shown = fmt::format("round {}", round);
+    const std::size_t n = 2 + below(2);
+    const auto phase = [&](std::size_t c) { return round % 2 == 0 && c > 0 ? "lacks" : ""; };
+    const bool by_phase = below(2) == 0;
+    const std::string usual = programs[below(programs.size())];
+    for (std::size_t c = 0; c < n; ++c) p.condition(names[c], usual, std::nullopt, phase(c));
+    // One program for all; or of the phases of these steps; or now and then another one.
+    std::map<std::vector<std::string>, std::string> of_phases;
+    const auto program = [&](std::initializer_list<std::size_t> conditions, std::int32_t rank) {
+      std::string calls = below(12) == 0 ? programs[below(programs.size())] : usual;
+      std::vector<std::string> key;
+      std::string words;
+      for (const std::size_t c : conditions) {
+        key.emplace_back(phase(c));
+        words += " " + names[c];
+      }
+      if (by_phase) calls = of_phases.emplace(key, programs[below(2)]).first->second;
+      shown += fmt::format("\n {}, rank {}: {}", words, rank, calls);
+      return calls;
+    };
+    for (std::size_t a = 0; a < n; ++a) {
+      for (std::size_t b = 0; b < n; ++b) {
+        for (std::int32_t r = 0; r < 2; ++r) p.second(names[a], names[b], program({a, b}, r), r);
+        for (std::size_t c = 0; c < n; ++c)
+          for (std::int32_t r = 0; r < 2; ++r)
+            p.settled(names[a], names[b], names[c], program({a, b, c}, r), r);
+      }
+    }
+    if (below(3) == 0) p.allow({static_cast<std::int32_t>(below(2))}, {1}, {"image", names[n - 1]});
+    if (below(3) == 0) p.allow({}, {static_cast<std::int64_t>(below(3))}, {"image", names[1]});
     if (below(6) == 0) p.spec.choice = trace::ProductSpec::Choice::agreed;
     if (!p.spec.allowed.empty()) p.spec.only_steps = 3;  // those of the oracle
     if (!compare(p, shown, tally)) return;

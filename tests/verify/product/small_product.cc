@@ -107,6 +107,17 @@ void SmallProduct::after(const std::string& previous, const std::string& name,
   after_[{index_of(previous), index_of(name)}][rank.value_or(-1)] = program;
 }
 
+void SmallProduct::second(const std::string& first, const std::string& name,
+                          const std::string& program, std::optional<std::int32_t> rank) {
+  seconds_[{index_of(first), index_of(name)}][rank.value_or(-1)] = program;
+}
+
+void SmallProduct::settled(const std::string& first, const std::string& second,
+                           const std::string& name, const std::string& program,
+                           std::optional<std::int32_t> rank) {
+  settled_[{index_of(first), index_of(second), index_of(name)}][rank.value_or(-1)] = program;
+}
+
 void SmallProduct::start(const std::string& program, std::optional<std::int32_t> rank) {
   start_[rank.value_or(-1)] = program;
 }
@@ -130,8 +141,13 @@ void SmallProduct::allow(std::vector<std::int32_t> ranks, std::vector<std::int64
 trace::ProductSpec SmallProduct::full_spec() const {
   trace::ProductSpec out = spec;
   const auto n = static_cast<std::uint32_t>(spec.conditions.size());
-  for (std::uint32_t c = 0; c < n; ++c)
-    out.histories.push_back({trace::ConditionId(c), fmt::format("first-{}", c)});
+  for (std::uint32_t c = 0; c < n; ++c) {
+    const trace::ConditionId first(c);
+    if (!settles_in_step_1()) out.histories.push_back({first, fmt::format("first-{}", c)});
+    for (std::uint32_t second = 0; second < n && settles_in_step_1(); ++second)
+      out.histories.push_back(
+          {first, fmt::format("first-{}-{}", c, second), trace::ConditionId(second)});
+  }
   for (int round = 0; round < 2; ++round) {
     for (std::uint32_t c = 0; c < n; ++c) {
       out.steps.emplace_back(c);
@@ -150,15 +166,20 @@ const std::string& SmallProduct::step_program(std::int32_t rank,
                                               std::size_t step) const {
   const std::uint32_t first = conditions[0];
   const std::uint32_t condition = conditions[step];
+  const PerRank* special = nullptr;
+  const auto look_in = [&](const auto& programs, const auto& key) {
+    if (const auto found = programs.find(key); special == nullptr && found != programs.end())
+      special = &found->second;
+  };
   if (step == 0) {
-    const auto special = firsts_.find(first);
-    if (special != firsts_.end()) return of(special->second, rank);
-  } else if (const auto pair = after_.find({conditions[step - 1], condition});
-             pair != after_.end()) {
-    return of(pair->second, rank);
-  } else if (const auto special = later_.find({first, condition}); special != later_.end()) {
-    return of(special->second, rank);
+    look_in(firsts_, first);
+  } else {
+    if (step == 1) look_in(seconds_, std::pair(first, condition));
+    if (step > 1) look_in(settled_, std::array{first, conditions[1], condition});
+    look_in(after_, std::pair(conditions[step - 1], condition));
+    look_in(later_, std::pair(first, condition));
   }
+  if (special != nullptr) return of(*special, rank);
   return of(conditions_[condition], rank);
 }
 
@@ -186,6 +207,7 @@ std::string SmallProduct::rank_program(std::int32_t rank,
 std::vector<std::string> SmallProduct::texts(std::size_t history) const {
   const trace::ProductSpec full = full_spec();
   std::vector<std::uint32_t> conditions = {full.histories[history].first.value};
+  if (const auto second = full.histories[history].second) conditions.push_back(second->value);
   for (const trace::ConditionId c : full.steps) conditions.push_back(c.value);
   std::vector<std::string> out;
   for (std::int32_t r = 0; r < spec.world_size; ++r)

@@ -14,6 +14,7 @@
 // Groups a, b and c hold all ranks unless group() says otherwise.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -52,6 +53,13 @@ class SmallProduct {
   // then looks back.
   void after(const std::string& previous, const std::string& name, const std::string& program,
              std::optional<std::int32_t> rank = std::nullopt);
+  // What a rank does in step 1 under a condition, and in later ones of histories that begin with
+  // these two conditions; histories then go on to step 1.
+  void second(const std::string& first, const std::string& name, const std::string& program,
+              std::optional<std::int32_t> rank = std::nullopt);
+  void settled(const std::string& first, const std::string& second, const std::string& name,
+               const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
+  bool settles_in_step_1() const { return !seconds_.empty(); }
   void start(const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
   void end(const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
   void group(const std::string& name, std::vector<std::int32_t> ranks);
@@ -81,7 +89,8 @@ class SmallProduct {
 
   std::vector<PerRank> conditions_;
   std::map<std::uint32_t, PerRank> firsts_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, PerRank> later_, after_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, PerRank> later_, after_, seconds_;
+  std::map<std::array<std::uint32_t, 3>, PerRank> settled_;
   PerRank start_, end_;
   std::map<std::string, std::vector<std::int32_t>> groups_;
   std::string backend_ = "gloo";

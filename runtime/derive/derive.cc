@@ -76,6 +76,10 @@ struct Decided {
 };
 using AllDecided = std::vector<std::unique_ptr<Decided>>;
 
+bool is_an_exception(verify::RuleId rule) {
+  return rule == verify::RuleId::unused_parameter || rule == verify::RuleId::rank_exception;
+}
+
 // If nothing can be decided for all assignments, try a few: one that goes wrong is an answer, too.
 Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& plan,
                               const DeriveJob& options, bool on_meta, Interrupts& interrupts,
@@ -87,7 +91,9 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
                         {options.worker, decided->derivation.folder, on_meta}, interrupts);
     if (!found) return found.error();
     if (!*found) continue;
-    decided->decision.verdict = verify::ProductVerdict::diverges;
+    const bool raises = is_an_exception((*found)->report.findings.front().rule);
+    decided->decision.verdict =
+        raises ? verify::ProductVerdict::raises : verify::ProductVerdict::diverges;
     decided->decision.why.clear();
     decided->decision.counterexample = std::move(**found);
   }

@@ -25,20 +25,47 @@ struct Trial {
   verify::Assignment assignment;
 };
 
+// The usual options; where nothing was recorded that makes them so, each rank's first.
+std::vector<verify::ProductOption> options_to_try(const verify::ProductModel& model,
+                                                  const verify::Situation& situation) {
+  std::vector<verify::ProductOption> out = verify::usual_options(model, situation);
+  for (std::int32_t r = 0; out.size() < static_cast<std::size_t>(model.ranks()); ++r)
+    out.push_back(model.situations().options(situation, r).front());
+  return out;
+}
+
+// Adds a step like the last one, if the ranks may stay in its conditions: some programs notice only
+// then that a step was not complete.
+void add_one_like_it(const verify::ProductModel& model, const verify::Situation& situation,
+                     verify::Assignment& assignment) {
+  const std::int64_t next = assignment.steps.back() + 1;
+  const auto& only = model.spec().only_steps;
+  if (only && next >= *only) return;
+  const std::vector<verify::ProductOption> options = assignment.options.back();
+  for (std::int32_t r = 0; r < model.ranks(); ++r) {
+    const auto mine = model.situations().conditions(situation.condition_set, r, next);
+    const verify::ConditionId own = options[static_cast<std::size_t>(r)].condition;
+    if (!std::binary_search(mine.begin(), mine.end(), own)) return;
+  }
+  assignment.steps.push_back(next);
+  assignment.options.push_back(options);
+}
+
 // For each kind of later step: all ranks as usual; and, for each other condition, one rank in it.
 std::vector<Trial> trials_of(const verify::ProductModel& model) {
   std::vector<Trial> out;
   const auto add = [&](const verify::Situation& situation, std::optional<trace::Rank> other,
                        const std::vector<verify::ProductOption>& options) {
     verify::Assignment assignment = verify::steps_up_to(model, situation, options);
+    if (!assignment.steps.empty() && assignment.steps.back() == situation.step)
+      add_one_like_it(model, situation, assignment);
     if (out.size() < kMaxTrials && !assignment.steps.empty()) {
       out.push_back({situation, other, std::move(assignment)});
     }
   };
   for (const verify::Situation& situation : model.situations().all()) {
     if (situation.kind != verify::Situation::Kind::later) continue;
-    const std::vector<verify::ProductOption> usual = verify::usual_options(model, situation);
-    if (usual.empty()) continue;
+    const std::vector<verify::ProductOption> usual = options_to_try(model, situation);
     add(situation, std::nullopt, usual);
     std::vector<verify::ConditionId> tried;
     for (std::int32_t r = 0; r < model.ranks(); ++r) {

@@ -151,6 +151,23 @@ TEST_F(Derive, AStaticGraphCannotAccumulateWithoutReducing) {
   EXPECT_EQ(lockstep({"run", job, "--output-dir", folder_.file("b")}), 0) << log();
 }
 
+// DDP refuses the step after one without images, wherever it comes: nothing was recorded of the
+// steps that the job has, and single mixes are tried. A step more shows it.
+TEST_F(Derive, AVoteIsNoRemedyForUnusedParameters) {
+  const std::string job = folder_.file("job.yaml");
+  for (const std::string option : {"", ", static_graph: true", ", find_unused_parameters: true"}) {
+    std::ofstream(job) << "lockstep: 1\nname: vote\nranks: 2\nremedy: presence-vote\n"
+                       << "data: {text_only: 0.5, sampler: grouped}\nstrategy: {kind: ddp" << option
+                       << "}\ntrain: {steps: 6, batch_size: 4}\n";
+    const bool works = option.find("unused") != std::string::npos;
+    EXPECT_EQ(lockstep({"derive", job}), works ? 0 : 1) << log();
+    EXPECT_THAT(log(), HasSubstr(works ? "SAFE" : "RAISES"));
+    const std::string run = folder_.file("run" + option);
+    EXPECT_EQ(lockstep({"run", job, "--output-dir", run}), works ? 0 : 1) << log();
+    EXPECT_THAT(log(), HasSubstr(works ? "CLEAN" : "unused-parameter"));
+  }
+}
+
 // Gradients that nobody clears stay: after a batch with images, one without reduces them as well. A
 // rank that never has images has none.
 TEST_F(Derive, WhatRemainsOfAStepIsSeen) {

@@ -117,6 +117,13 @@ class Deriver {
       trace::ProductSpec spec =
           spec_of(scenario_, plan_,
                   groups->size() > 1 ? possible : std::vector<std::vector<std::size_t>>(), origin_);
+      // Where all ranks are in rank 0's condition, they begin no other history than it does: with
+      // its broadcasts they would train on other batches there than these say.
+      if (plan_.agreed && groups->size() > 1) {
+        std::vector<trace::ProductSpec::History> begun;
+        for (const std::size_t root : roots) begun.push_back(spec.histories[root]);
+        spec.histories = std::move(begun);
+      }
       spec.classes = classes_;
       if (!classes_.empty()) spec.copy_ranks = scenario_.ranks_of_copy();
       if (const Status ok =

@@ -132,6 +132,17 @@ TEST_F(Derive, AStaticGraphIsSafeWhereItIsStatic) {
   EXPECT_EQ(lockstep({"run", "--check", shown, "--output-dir", folder_.file("shown")}), 0) << log();
 }
 
+// Rank 0's batch is everybody's: the others begin as it does.
+TEST_F(Derive, RanksThatShareABatchBeginAlike) {
+  const std::string job = folder_.file("job.yaml");
+  std::ofstream(job) << "lockstep: 1\nname: shared\nranks: 3\nstrategy: fsdp\n"
+                     << "data: {text_only: 0.7, sampler: grouped, broadcast: true}\n"
+                     << "train: {steps: 6, batch_size: 4}\n";
+  EXPECT_EQ(lockstep({"derive", job}), 0) << log();
+  ASSERT_EQ(lockstep({"run", job, "--output-dir", folder_.file("run")}), 0) << log();
+  EXPECT_EQ(lockstep({"derive", job, "--against", folder_.file("run")}), 0) << log();
+}
+
 // PyTorch's DDP does not survive its first backward there: it reduces the static graph's first
 // gradients although no_sync says not to.
 TEST_F(Derive, AStaticGraphCannotAccumulateWithoutReducing) {
@@ -294,6 +305,16 @@ TEST_F(DeriveAtScale, MixesAreTriedWhereAStepDependsOnTheOneBefore) {
               generate == texts);
     EXPECT_THAT(log(), HasSubstr("ERROR modality-divergence (proven)\n  rank 2's batch of step 2"));
   }
+}
+
+// Only rank 1 never has images: it does not show what the others do.
+TEST_F(DeriveAtScale, RanksStandForThoseWhoseBatchesMayHoldTheSame) {
+  std::string text = TempDir::read(shipped("modality/manual_hang_late_bad"));
+  text.replace(text.find("ranks: 2"), 8, "ranks: 4096");
+  std::ofstream(folder_.file("job.yaml")) << text;
+  ASSERT_EQ(lockstep({"derive", folder_.file("job.yaml")}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("rank 1's batch of step 0 held text only"));
+  EXPECT_THAT(log(), HasSubstr("who    rank 1; concerns ranks 0,2-4095 too"));
 }
 
 TEST_F(DeriveAtScale, WhatNeedsValuesIsRefused) {

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 std::vector<trace::Run> runs_of(const SmallProduct& product) {
   std::vector<trace::Run> out;
-  for (std::size_t h = 0; h < product.spec.conditions.size(); ++h)
+  for (std::size_t h = 0; h < product.full_spec().histories.size(); ++h)
     out.push_back(run_from_text(product.texts(h)));
   return out;
 }
@@ -60,6 +60,40 @@ TEST(ProductDamage, IsAnErrorOrAnAnswer) {
   });
   EXPECT_GT(read, 100);
   EXPECT_GT(refused, 1000);
+}
+
+// The same where more than the first step counts: no damage leads to a history that is not there.
+TEST(ProductDamage, OfHistoriesAndMemoryIsAnErrorOrAnAnswer) {
+  for (const bool memory : {false, true}) {
+    SmallProduct p(2);
+    p.condition("image", "A:w");
+    p.condition("text", "A:w");
+    if (memory)
+      p.after("text", "image", "A:w");
+    else
+      p.second("image", "text", "A:w");
+    p.allow({1}, {1, 2}, {"text"});
+    p.spec.only_steps = 9;
+    int decided = 0;
+    damage(trace::product_text(p.full_spec()), [&](const std::string& text) {
+      Result<trace::ProductSpec> spec = trace::parse_product(text, "product.json");
+      if (!spec) return;
+      std::vector<trace::Run> runs = runs_of(p);
+      if (spec->histories.size() != runs.size()) return;
+      const Result<trace::Derivation> derivation =
+          trace::make_derivation(std::move(*spec), std::move(runs), "folder");
+      if (!derivation) return;
+      const ProductModel model(*derivation);
+      const ProductDecision decision = decide(model);
+      usual_steps(model);
+      const bool certified = static_cast<bool>(write_certificate(model, decision));
+      EXPECT_EQ(certified, memory && decision.verdict == ProductVerdict::safe &&
+                               !derivation->spec.has_seconds())
+          << text;
+      ++decided;
+    });
+    EXPECT_GT(decided, 100);
+  }
 }
 
 TEST(ProductDamage, AMemoryIsOfAKnownKindAndNotTooLarge) {

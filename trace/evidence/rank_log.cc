@@ -356,13 +356,14 @@ class RankLogReader {
   }
 
   void add_stall(const HorovodStalls::Stall& stall) {
+    const std::string_view tensors = stall.tensors.substr(0, RankNote::kLongest);
     for (const Rank rank : stall.missing) {
       const auto note =
           add(NoteKind::analysis, rank,
-              fmt::format("by Horovod it did not submit {}, which others did", stall.tensors));
+              fmt::format("by Horovod it did not submit {}, which others did", tensors));
       if (!note) continue;
       notes_[*note].says = RankNote::Says::did_not_submit;
-      notes_[*note].content = stall.tensors;
+      notes_[*note].content = tensors;
     }
   }
 

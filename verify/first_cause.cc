@@ -68,6 +68,7 @@ std::optional<Weight> weight_of(PeerFailure failure) {
       return Weight::waits_for;
     case PeerFailure::store_lost:
       return Weight::store_lost;
+    case PeerFailure::barrier_lost:
     case PeerFailure::told_to_end:
     case PeerFailure::peer_unreachable:
     case PeerFailure::connection_lost:
@@ -315,7 +316,7 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerF
 
 std::string describe_lost_peer(const RankNote& note, PeerFailure failure) {
   const std::string who = describe_subject(note);
-  if (trace::mentions_rank_0_of_barrier(note.text))
+  if (failure == PeerFailure::barrier_lost)
     return fmt::format(
         "{} was in monitored_barrier() when rank 0 ended or gave up; its output says why ({})", who,
         printable(note.location.str()));

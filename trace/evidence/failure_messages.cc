@@ -108,6 +108,9 @@ PeerFailure peer_failure_in(std::string_view message) {
   if (says("EI0005")) return PeerFailure::calls_differ;
   // Whom it waited for. A message may have several of these: the first here says most.
   if (says(kMonitored)) return PeerFailure::barrier_not_met;
+  // "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv
+  // from rank 0. Please check rank 0 logs for faulty rank."
+  if (says("reached monitoredBarrier, but")) return PeerFailure::barrier_lost;
   if (says(kStoreAddress)) return PeerFailure::store_not_reached;
   if (says("elastic.rendezvous.api.Rendezvous")) return PeerFailure::nodes_not_met;
   if (hccl_wait_in(message)) return PeerFailure::hccl_peer_missing;
@@ -126,10 +129,6 @@ std::string absent_from_barrier(std::string_view message) {
   const std::size_t who = at == kNpos ? kNpos : message.rfind("Rank", at);
   if (who == kNpos) return {};
   return fmt::format("r{}", trimmed(message.substr(who + 1, at - who - 1)));
-}
-
-bool mentions_rank_0_of_barrier(std::string_view message) {
-  return contains_text(message, "reached monitoredBarrier, but");
 }
 
 std::string_view store_address_in(std::string_view message) {

@@ -41,6 +41,7 @@ enum class PeerFailure : std::uint8_t {
   call_timed_out,     // by PyTorch's watchdog
   calls_differ,       // ranks made different calls, of which none is wrong for sure
   barrier_not_met,    // ranks did not come to monitored_barrier()
+  barrier_lost,       // rank 0 ended or gave up in monitored_barrier(): its own message says why
   store_not_reached,  // nobody answers at the store's address
   nodes_not_met,      // the launchers of other nodes did not come
   hccl_peer_missing,  // a peer did not come to a call or a connection of HCCL
@@ -57,10 +58,6 @@ PeerFailure peer_failure_in(std::string_view message);
 
 // "Ranks 1, 2 failed to pass monitoredBarrier in 600000 ms": "ranks 1, 2"; empty: not told.
 std::string absent_from_barrier(std::string_view message);
-
-// "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv
-// from rank 0. Please check rank 0 logs for faulty rank."
-bool mentions_rank_0_of_barrier(std::string_view message);
 
 // "The client socket has timed out after 600s while trying to connect to (10.0.0.7, 29500).":
 // "10.0.0.7, 29500"; empty: not told.

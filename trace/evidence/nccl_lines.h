@@ -13,8 +13,7 @@ namespace lockstep::trace {
 //   host:12:34 [0] src/net.cc:12 NCCL WARN Net: …            a warning; before 2.3 "WARN"
 //   … ProcessGroupNCCL's watchdog got stuck for 480 seconds without …     PyTorch's heartbeat
 //   monitor … Failed to check the "should dump" flag on TCPStore …   the store's process ended
-//   … Received a dump signal due to a collective timeout from  rank 7 and …       or "this local
-//   rank" DeepEP timeout for dispatch …                            its rank is that of a group
+//   DeepEP timeout for dispatch …                            its rank is that of a group
 struct NcclMessage {
   RankNote::Kind kind = RankNote::Kind::nccl_warning;
   std::string text;

@@ -101,7 +101,7 @@ bool may_tell(std::string_view line) {
        kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2],
        kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl, kRankOfAscend, kAbnormalDevice,
        GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
-       HorovodStalls::kSign, HorovodStalls::kMissing, kDumpSignal,
+       HorovodStalls::kSign, HorovodStalls::kMissing,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",

@@ -3,8 +3,10 @@
 //
 // A condition is the contents of a step's batch, and the answers that ranks got when they asked
 // each other (a vote, an overflow). The assumption: the calls of a rank in a step depend on the
-// step's condition and on that of the first step (which orders the buckets of LibTorch's DDP), and
-// on nothing else. Recording each condition twice shows where this does not hold.
+// step's condition and on that of the first step (which orders the buckets of LibTorch's DDP);
+// where the strategy has a longer memory (`looks_back`, `second_counts`), on that of the step
+// before or of the second step; and on nothing else. Recording each condition, or pair of them,
+// twice shows where this does not hold.
 #pragma once
 
 #include <cstdint>

@@ -23,6 +23,16 @@ std::vector<trace::Run> runs_of(const SmallProduct& product) {
   return out;
 }
 
+// The recordings of `p` under a damaged description; nothing where the two do not fit.
+std::optional<trace::Derivation> derivation_of(const SmallProduct& p, trace::ProductSpec spec) {
+  std::vector<trace::Run> runs = runs_of(p);
+  if (spec.histories.size() != runs.size()) return std::nullopt;
+  Result<trace::Derivation> derivation =
+      trace::make_derivation(std::move(spec), std::move(runs), "folder");
+  if (!derivation) return std::nullopt;
+  return std::move(*derivation);
+}
+
 TEST(ProductDamage, IsAnErrorOrAnAnswer) {
   SmallProduct p(2);
   p.condition("image", "A:w b:v w1");
@@ -44,10 +54,7 @@ TEST(ProductDamage, IsAnErrorOrAnAnswer) {
     ASSERT_TRUE(again) << text << again.error().str();
     EXPECT_EQ(trace::product_text(*again), trace::product_text(*spec));
     ++read;
-    std::vector<trace::Run> runs = runs_of(p);
-    if (spec->histories.size() != runs.size()) return;
-    const Result<trace::Derivation> derivation =
-        trace::make_derivation(std::move(*spec), std::move(runs), "folder");
+    const auto derivation = derivation_of(p, std::move(*spec));
     if (!derivation) return;
     const ProductModel model(*derivation);
     const ProductDecision decision = decide(model);
@@ -78,10 +85,7 @@ TEST(ProductDamage, OfHistoriesAndMemoryIsAnErrorOrAnAnswer) {
     damage(trace::product_text(p.full_spec()), [&](const std::string& text) {
       Result<trace::ProductSpec> spec = trace::parse_product(text, "product.json");
       if (!spec) return;
-      std::vector<trace::Run> runs = runs_of(p);
-      if (spec->histories.size() != runs.size()) return;
-      const Result<trace::Derivation> derivation =
-          trace::make_derivation(std::move(*spec), std::move(runs), "folder");
+      const auto derivation = derivation_of(p, std::move(*spec));
       if (!derivation) return;
       const ProductModel model(*derivation);
       const ProductDecision decision = decide(model);

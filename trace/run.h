@@ -42,7 +42,7 @@ struct RankNote {
     gpu_warning,    // an Xid that a job may survive
     stack,          // where the process was
     ras,            // what NCCL's RAS reports
-    analysis,       // what PyTorch's analysis of dumps, or Horovod of its tensors, says
+    analysis,       // what PyTorch's analysis of dumps, Horovod, FSDP or JAX says of it
     calls,          // another recording of its calls
     contradiction,  // two sources that contradict each other
   };
@@ -64,6 +64,10 @@ struct RankNote {
     gives_no_answer,  // ras: its process is considered dead, or does not answer
     did_not_join,     // analysis: a call in which others were; `content`: "did not join all_reduce"
     did_not_submit,   // analysis: by Horovod, the tensors `content`, for which others wait
+    missed_by_jax,    // analysis: JAX's coordination service misses it; `content`: "stopped sending
+                      // heartbeats"
+    changed_order,    // analysis: its FSDP units ran in another order than in its first iteration;
+                      // `content`: which, as FullyShardedDataParallel says; may be empty
   };
   Says says = Says::only_its_text;
   std::string content = {};  // at most kLongest bytes; not yet printable()

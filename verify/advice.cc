@@ -77,6 +77,14 @@ Advice advice_about(std::string_view text, const std::string& host) {
         "build one model on every rank before DistributedDataParallel: the same layers, and the "
         "same parameters frozen (requires_grad), also of adapters",
         ""};
+  if (trace::says_order_differs(text)) return {std::string(kRunSameUnits), ""};
+  if (trace::says_shapes_differ(text))
+    return {"pad to a common size first: accelerator.pad_across_processes()", ""};
+  if (trace::says_inputs_exhausted(text))
+    return {
+        "give every rank the same number of batches (DistributedSampler with drop_last=True), or "
+        "let the others go on: join() without throw_on_early_termination",
+        ""};
   if (trace::says_sizes_differ(text))
     return {
         "compare the shapes, types and calls of all ranks at this line: pad to a common size, or "

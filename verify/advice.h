@@ -14,6 +14,11 @@ struct Advice {
 // `text`: the exception, or what the launcher said.
 Advice advice_about(std::string_view text, const std::string& host);
 
+// Where ranks run different units of FullyShardedDataParallel.
+inline constexpr std::string_view kRunSameUnits =
+    "run the same FSDP modules in the same order on every rank, also for a batch without that "
+    "modality: give them an input of zeros, and add their output times 0";
+
 // The environment variables with which a backend of torch.distributed ("nccl", "HCCL", "cuda:nccl")
 // writes what it recorded when a call times out; empty where it has none.
 std::string_view recorder_variables(std::string_view backend);

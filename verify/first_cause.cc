@@ -40,7 +40,7 @@ enum class Weight : std::uint8_t {
   nccl_fails,     // an exception that says no more
   mismatch,       // ranks that called differently, of whom nobody is wrong for sure
   waits_for,      // a rank that did not come
-  did_not_join,   // by PyTorch's analysis of dumps, or by Horovod
+  did_not_join,   // by PyTorch's analysis of dumps, Horovod, FSDP or JAX
   gone,           // by NCCL's RAS
   store_lost,
   lost,    // any other lost peer
@@ -223,7 +223,7 @@ std::string describe_mismatch(const RankNote& note) {
                      shown(note));
 }
 
-// The ranks of the same report of PyTorch's analysis, or that lack the same tensors by Horovod.
+// The ranks of the same report of PyTorch's analysis, or of the same tensors by Horovod or FSDP.
 std::string describe_analysis(const trace::Run& run, const RankNote& note) {
   if (note.rank.value == trace::kNone) return shown(note);
   const std::vector<trace::Rank> ranks = ranks_that(run, [&](const RankNote& other) {
@@ -232,6 +232,14 @@ std::string describe_analysis(const trace::Run& run, const RankNote& note) {
   if (note.says == Says::did_not_submit)
     return fmt::format("{} did not submit, by Horovod, {}", describe_ranks(ranks),
                        shown(note.content, note.location));
+  if (note.says == Says::missed_by_jax)
+    return fmt::format("{}, by JAX's coordination service, {}", describe_ranks(ranks),
+                       shown(note.content, note.location));
+  if (note.says == Says::changed_order)
+    return fmt::format(
+        "{} ran FSDP units in another order than in the first iteration: {}", describe_ranks(ranks),
+        shown(note.content.empty() ? "FullyShardedDataParallel warns of it" : note.content,
+              note.location));
   return fmt::format("{}, by torchfrtrace, {}", describe_ranks(ranks),
                      shown(note.content, note.location));
 }
@@ -426,6 +434,12 @@ Advice advice_for(const RankNote& note, Weight weight) {
             "find why these ranks did not compute the tensors: a branch that their data skip, or "
             "fewer batches; let them submit zeros, or see where they are",
             ""};
+      if (note.says == Says::missed_by_jax)
+        return {
+            "read the output of these tasks: who still wrote after that had not crashed, and was "
+            "only late; if one is alive, see where it is",
+            ""};
+      if (note.says == Says::changed_order) return {std::string(kRunSameUnits), ""};
       return {"see where these ranks are, or give `lockstep verify` the dumps themselves", ""};
     case Weight::gone:
       return {"read the output of that process, and see whether its node is up", ""};

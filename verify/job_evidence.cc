@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -200,7 +201,13 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
         "called "
         "with different sizes or types, or made different calls. The log does not show which of "
         "them is wrong.";
-  if (first.kind != NoteKind::killed && !of_two_ranks) f.culprits = f.ranks;
+  if (trace::raised_by_all(first.text)) {
+    std::vector<std::string_view> exceptions;
+    for (const trace::RankNote* note : ends) exceptions.emplace_back(note->text);
+    f.culprits = trace::odd_ranks(exceptions, run.world_size);
+  } else if (first.kind != NoteKind::killed && !of_two_ranks) {
+    f.culprits = f.ranks;
+  }
   set_fingerprint(f, shape_of(first));
   return f;
 }

@@ -112,6 +112,68 @@ TEST(FirstCause, ModelsThatDifferAreToBeBuiltAlike) {
   EXPECT_THAT(advice("ValueError: this process lacks a param"), Not(HasSubstr("one model")));
 }
 
+// Where a library compared the ranks, all of them raise. Who is named then.
+std::string culprits_where_all_raise(int ranks, const std::string& text) {
+  std::vector<Told> notes;
+  for (int rank = 0; rank < ranks; ++rank) notes.push_back({Kind::exception, rank, text});
+  const Report report = report_of(notes);
+  std::string out;
+  for (const trace::Rank rank : report.findings.at(0).culprits)
+    out += fmt::format("{} ", rank.value);
+  return out;
+}
+
+TEST(FirstCause, RanksThatALibraryComparedAreNotAllToBlame) {
+  const auto order = [](int ranks, const char* other) {
+    return culprits_where_all_raise(
+        ranks, fmt::format("RuntimeError: Forward order differs across ranks: rank 0 is "
+                           "all-gathering 3 parameters while rank {} is all-gathering 1 parameters",
+                           other));
+  };
+  EXPECT_EQ(order(3, "2"), "2 ") << "ranks 0 and 1 agree";
+  EXPECT_EQ(order(4, "2"), "") << "two each, as far as the message tells";
+  EXPECT_EQ(order(2, "1"), "");
+  EXPECT_EQ(order(1, "2"), "") << "the others' output is not there";
+  EXPECT_EQ(order(3, "99999999999999999999"), "");
+
+  const auto shapes = [](int ranks, const char* list) {
+    return culprits_where_all_raise(
+        ranks, fmt::format("DistributedOperationException: Cannot apply desired operation due to "
+                           "shape mismatches. All shapes across devices must be valid.; gather: {}",
+                           list));
+  };
+  EXPECT_EQ(shapes(4, "Process 0: [1, 5], Process 2: [2, 5]"), "2 ");
+  EXPECT_EQ(shapes(3, "Process 0: [1, 5], Process 1: [2, 5], Process 2: [2, 5]"), "0 ");
+  EXPECT_EQ(shapes(2, "Process 0: [1, 5], Process 1: [2, 5]"), "");
+  EXPECT_EQ(shapes(4, "Process 0: [1, 5], Process 1: [2, 5], Process 2: [2, 5]"), "");
+  EXPECT_EQ(shapes(100, "Process 0: [1, 5], Process 1: [2, 5], …"), "") << "more may differ";
+  EXPECT_EQ(culprits_where_all_raise(2, "ValueError: Process 1: x"), "0 1 ");
+}
+
+TEST(FirstCause, WhoFailedIsNamedWhereAllRaise) {
+  const auto checkpoint = [](int ranks, const char* failed) {
+    return culprits_where_all_raise(
+        ranks,
+        fmt::format("CheckpointException: CheckpointException ranks:dict_keys([{}])", failed));
+  };
+  EXPECT_EQ(checkpoint(3, "2, 1"), "1 2 ");
+  EXPECT_EQ(checkpoint(1, "2"), "2 ") << "the others' output is not there";
+  EXPECT_EQ(checkpoint(3, "0, 1, 2"), "") << "none stands out";
+  EXPECT_EQ(culprits_where_all_raise(3, "RuntimeError: Rank 2 failed: stage load: exception x"),
+            "2 ");
+  EXPECT_EQ(culprits_where_all_raise(2, "RuntimeError: Rank x failed: y"), "0 1 ");
+}
+
+TEST(FirstCause, JoinNamesTheRankWithoutInputs) {
+  const Told others{Kind::peer_lost, 0,
+                    "RuntimeError: Detected at least one rank that exhausted inputs. Throwing "
+                    "across all ranks."};
+  const Report report =
+      report_of({others, {Kind::exception, 1, "RuntimeError: Rank 1 exhausted all inputs."}});
+  EXPECT_EQ(report.findings.at(0).culprits, std::vector{trace::Rank(1)});
+  EXPECT_THAT(report.findings.at(0).fix, HasSubstr("the same number of batches"));
+}
+
 // Each library's own variables; none where it writes nothing on a timeout.
 TEST(FirstCause, TheAdviceNamesTheLibrarysOwnVariables) {
   const auto next = [](const std::string& work) {
@@ -383,6 +445,27 @@ TEST(FirstCause, HorovodNamesWhoDidNotSubmit) {
   };
   EXPECT_EQ(first_cause({kTimeout, missing(2), missing(3)}),
             "ranks 2, 3 did not submit, by Horovod, grad.a (job.log:2)");
+}
+
+TEST(FirstCause, FsdpNamesWhoChangesTheOrder) {
+  const Told warned{.kind = Kind::analysis,
+                    .rank = 3,
+                    .text = "by FullyShardedDataParallel its units ran in another order",
+                    .says = Says::changed_order,
+                    .content = "Expected to all-gather for [['a']]"};
+  EXPECT_EQ(first_cause({kTimeout, warned}),
+            "rank 3 ran FSDP units in another order than in the first iteration: Expected to "
+            "all-gather for [['a']] (job.log:2)");
+}
+
+TEST(FirstCause, JaxNamesWhoStopped) {
+  const Told stopped{.kind = Kind::analysis,
+                     .rank = 3,
+                     .text = "by JAX's coordination service it stopped sending heartbeats",
+                     .says = Says::missed_by_jax,
+                     .content = "stopped sending heartbeats"};
+  EXPECT_EQ(first_cause({kClosed, stopped}),
+            "rank 3, by JAX's coordination service, stopped sending heartbeats (job.log:2)");
 }
 
 TEST(FirstCause, RankZeroKnowsWhoDidNotPassABarrier) {

@@ -1,5 +1,6 @@
 #include "trace/evidence/exception_details.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 
@@ -68,6 +69,91 @@ bool add_hccl_error(RankNote& exception, std::string_view text) {
 
 void UnusedParameters::remember(const RankNote& note, std::size_t index) {
   if (mentions_unused_parameters(note.text)) noted_.emplace(note.rank, index);
+}
+
+std::string told_exception(std::string_view exception) {
+  constexpr std::string_view kWhile = " while rank ";
+  constexpr std::size_t kLongestSide = 200;
+  const std::size_t at = says_order_differs(exception) ? exception.find(kWhile) : kNpos;
+  if (at == kNpos || exception.size() <= RankNote::kLongest) return std::string(exception);
+  const auto side = [](std::string_view text) {
+    return text.size() <= kLongestSide ? std::string(text)
+                                       : fmt::format("{} …", text.substr(0, kLongestSide));
+  };
+  return side(exception.substr(0, at)) + side(exception.substr(at));
+}
+
+void add_other_ranks(RankNote& exception, Rank rank, std::string_view raised) {
+  const std::string more = fmt::format("; rank {}: {}", rank.value, raised);
+  exception.text += more.substr(0, RankNote::kLongest - exception.text.size());
+}
+
+bool note_process_shape(RankNote& exception, std::string_view text) {
+  if (!says_shapes_differ(exception.text)) return false;
+  constexpr std::string_view kOperation = "Operation: `", kProcess = "- Process ";
+  constexpr std::string_view kFirst = ": Process 0: ";
+  const std::string_view line = trimmed(text);
+  if (line.starts_with("Input shapes:")) return true;
+  const auto add = [&](std::string_view more) {
+    if (exception.text.ends_with(kMoreShapes)) return;
+    const bool fits =
+        exception.text.size() + more.size() + kMoreShapes.size() <= RankNote::kLongest;
+    exception.text += fits ? more : kMoreShapes;
+  };
+  if (line.starts_with(kOperation)) {
+    const std::string_view name = line.substr(kOperation.size());
+    add(fmt::format("; {}", name.substr(0, std::min(name.find('`'), name.size()))));
+    return true;
+  }
+  if (!line.starts_with(kProcess)) return false;
+  const std::string_view process =
+      line.substr(kProcess.size() - std::string_view("Process ").size());
+  const std::size_t shape = process.find(": ");
+  const std::size_t first = exception.text.find(kFirst);
+  if (shape == kNpos) return true;
+  if (first == kNpos) {
+    add(fmt::format(": {}", process));
+    return true;
+  }
+  const std::string_view of_first = std::string_view(exception.text).substr(first + kFirst.size());
+  const std::string_view its = process.substr(shape + 2);
+  const std::string_view behind =
+      of_first.starts_with(its) ? of_first.substr(its.size()) : std::string_view("differs");
+  if (!behind.empty() && !behind.starts_with(", Process ") && behind != kMoreShapes)
+    add(fmt::format(", {}", process));
+  return true;
+}
+
+bool OrderWarnings::take(std::string_view text, Rank rank, LogNotes& notes) {
+  constexpr std::string_view kOnRank = "iteration on rank ", kExpected = "Expected to ";
+  if (const std::size_t at = text.find(kSign); at != kNpos) {
+    const auto number = number_after(text.substr(at), kOnRank);
+    const Rank said = number && is_possible_rank(*number, kMaxWorldSize)
+                          ? Rank(static_cast<std::int32_t>(*number))
+                          : Rank(kNone);
+    const auto note = notes.add(
+        {.kind = RankNote::Kind::analysis,
+         .rank = rank.value != kNone ? rank : said,
+         .text = "by FullyShardedDataParallel its units ran in another order than in its first "
+                 "iteration",
+         .says = RankNote::Says::changed_order});
+    if (note) {
+      const auto [open, first] = open_.try_emplace(rank, *note);
+      if (!first) open->second.reset();
+    }
+    return true;
+  }
+  const auto open = open_.find(rank);
+  const std::size_t which = open == open_.end() ? kNpos : text.find(kExpected);
+  if (which == kNpos || !contains_text(text, kWhich)) return false;
+  if (open->second) {
+    RankNote& note = notes[*open->second];
+    note.content = text.substr(which).substr(0, RankNote::kLongest);
+    const std::string more = fmt::format(": {}", note.content);
+    note.text += more.substr(0, RankNote::kLongest - note.text.size());
+  }
+  open_.erase(open);
+  return true;
 }
 
 // The rank's last exception, else the first that nothing names, which then is the rank's.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "trace/evidence/log_notes.h"
@@ -23,6 +24,37 @@ void add_last_error(RankNote& exception, std::string_view text);
 inline constexpr std::string_view kOfHccl = "EI00";
 inline constexpr std::string_view kRankOfAscend = ", RankID:";
 bool add_hccl_error(RankNote& exception, std::string_view text);
+
+// Of FullyShardedDataParallel, whose lists of parameters may be longer than what a note keeps:
+// "Forward order differs across ranks: rank 0 is all-gathering parameters for [[…]] while rank 2
+// …" with both ranks. Any other exception as it is.
+std::string told_exception(std::string_view exception);
+
+// What another rank raised, by a rank's exception that tells it (torch.distributed.checkpoint):
+// "; rank 3: OSError: [Errno 28] No space left on device".
+void add_other_ranks(RankNote& exception, Rank rank, std::string_view raised);
+
+// Of Hugging Face's Accelerate, in its debug mode: the operation, and "  - Process 2: [1, 2, 5]".
+// Adds process 0's shape and those that differ from it, "; accelerate.utils.operations.gather:
+// Process 0: [1, 5], Process 2: [1, 2, 5]"; where they are too many, the text ends in an ellipsis.
+// False: the line is none of these, or the exception no such one.
+bool note_process_shape(RankNote& exception, std::string_view text);
+
+// Of FullyShardedDataParallel: "Forward order differs from that of the first iteration on rank 3.
+// …", a warning, and on the next line which parameters. Says::changed_order.
+class OrderWarnings {
+ public:
+  static constexpr std::string_view kSign = "Forward order differs from that of the first";
+  static constexpr std::string_view kWhich = "all-gather parameters for";
+
+  // False: the line says nothing of the kind. `rank`: whose output it is, if that is known.
+  bool take(std::string_view text, Rank rank, LogNotes& notes);
+
+ private:
+  // The warning whose next line is to come, by whose output it is: an index in the notes; nothing
+  // where several are open.
+  std::map<Rank, std::optional<std::size_t>> open_;
+};
 
 // Of DistributedDataParallel: the parameters' names, if TORCH_DISTRIBUTED_DEBUG is set, and their
 // numbers: "Parameter indices which did not receive grad for rank 2: 6 7". Processes whose output

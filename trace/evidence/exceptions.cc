@@ -16,6 +16,7 @@ namespace lockstep::trace {
 
 namespace {
 
+constexpr std::string_view kOfRay = "[Rank ";
 constexpr std::string_view kBoxCorner = "\xE2\x95\xAD";  // of rich: ╭
 constexpr std::string_view kBoxSide = "\xE2\x94\x82";    // │
 constexpr std::string_view kBoxEnd = "\xE2\x95\xB0";     // ╰
@@ -53,10 +54,12 @@ bool is_written_at_end(std::string_view text) {
   text = trimmed(text);
   if (text.empty() || text == "]") return true;
   // "[W" to "[I" and "E0" to "W1" begin log lines of C++ and Python: "[W709 …", "E0709 …".
-  static constexpr std::array<std::string_view, 35> kBegins = {
+  static constexpr std::array<std::string_view, 37> kBegins = {
       "CUDA kernel errors",
       "making sure all `forward`",  // of DistributedDataParallel, about unused parameters
       "If you already have done the above",
+      "Operation: `",  // of Accelerate
+      "Input shapes:",
       "EI00",  // of HCCL
       "[PID: ",
       "there are(is) ",
@@ -131,9 +134,20 @@ ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
 }
 
 bool ExceptionReader::begins(std::string_view line) {
+  constexpr std::string_view kOfRank = "last): (RANK ";
+  const auto rank_behind = [&](std::string_view words) {
+    const auto rank = number_after(line, words);
+    const bool possible = rank && is_possible_rank(*rank, kMaxWorldSize);
+    return possible ? Rank(static_cast<std::int32_t>(*rank)) : Rank(kNone);
+  };
+  if (line.starts_with(kOfRay) && contains_text(line, kSnippet)) {
+    of_rank_ = rank_behind(kOfRay);
+    return in_traceback_ = true;
+  }
   if (line.starts_with(kTraceback)) {
     at_.clear();
     users_at_.clear();
+    of_rank_ = rank_behind(kOfRank);
     return in_traceback_ = true;
   }
   // ╭──── Traceback (most recent call last) ────╮
@@ -180,6 +194,7 @@ ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
           .raised = std::string(line),
           .in_thread = thread,
           .of_task = std::exchange(of_task_, {}),
+          .of_rank = std::exchange(of_rank_, Rank(kNone)),
           .at = users_at_.empty() ? std::exchange(at_, {}) : std::exchange(users_at_, {})};
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "trace/ids.h"
 #include "trace/run.h"
 
 namespace lockstep::trace {
@@ -24,8 +25,12 @@ bool is_written_at_end(std::string_view line);
 //   ValueError: no more batches
 //   ray.exceptions.RayTaskError(ValueError): ray::f() (pid=7, ip=10.0.0.3)      of another process:
 //     …                                                   its traceback follows
+//   Traceback (most recent call last): (RANK 3)           of another rank: CheckpointException
+//     …
 //   terminate called after throwing an instance of 'X'    C++
 //     what():  …
+//   [Rank 3 Error Snippet]:                               of another rank, as Ray Train's driver
+//     File "train.py", line 12, in <module>               tells it: the end of its traceback
 class ExceptionReader {
  public:
   struct Taken {
@@ -34,6 +39,8 @@ class ExceptionReader {
     std::optional<std::string> raised = {};
     bool in_thread = false;    // which a thread raised
     std::string of_task = {};  // the line in which Ray names the process that raised it
+    // "(RANK 3)" behind the first line: another rank raised it, and this one tells.
+    Rank of_rank{kNone};
     // "/app/model.py:17": the innermost frame of the traceback in the user's code, else the
     // innermost; empty: it has none.
     std::string at = {};
@@ -47,6 +54,7 @@ class ExceptionReader {
   static constexpr std::string_view kTraceback = "Traceback (most recent call last)";
   static constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
   static constexpr std::string_view kIgnored = "Exception ignored in";
+  static constexpr std::string_view kSnippet = " Error Snippet]";
   static constexpr std::string_view kInThread = "Exception in thread";
 
  private:
@@ -60,6 +68,7 @@ class ExceptionReader {
   std::string at_, users_at_;  // the newest frame, and the newest of the user's code
   bool boxed_ = false;         // it is drawn as a box
   std::string of_task_;        // it is of that task of Ray
+  Rank of_rank_{kNone};        // it is of that rank
   bool ignored_ = false;       // it is of an exception that Python ignores
   bool in_thread_ = false;     // it is of a thread
   bool in_terminate_ = false;  // the next line is what() of a C++ exception

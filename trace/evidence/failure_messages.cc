@@ -1,8 +1,12 @@
 #include "trace/evidence/failure_messages.h"
 
+#include <algorithm>
+#include <map>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -12,7 +16,19 @@ namespace {
 
 constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
 constexpr std::string_view kStoreAddress = "while trying to connect to (";
+constexpr std::string_view kProcess = "Process ";
+constexpr std::string_view kCheckpointFailed = "CheckpointException ranks:dict_keys([";
+constexpr std::string_view kRankFailed = "RuntimeError: Rank ";
 constexpr std::string_view kModelsDiffer = "DDP expects same model across all ranks";
+
+// "RuntimeError: Rank 2 failed: stage load: exception x", of collective_utils.py.
+bool says_stage_failed(std::string_view exception) {
+  const std::size_t at = exception.find(kRankFailed);
+  if (at == kNpos) return false;
+  const std::string_view rest = exception.substr(at + kRankFailed.size());
+  return rest.substr(std::min(rest.find_first_not_of("0123456789"), rest.size()))
+      .starts_with(" failed: ");
+}
 
 }  // namespace
 
@@ -28,6 +44,8 @@ bool mentions_a_peer(std::string_view message) {
        "Timed out after", "timed out after",
        "store based barrier",  // of init_process_group: others did not come
        "Timed out initializing",
+       "Barrier timed out. ",  // of JAX's coordination service
+       "tasks are unhealthy (stopped sending",
        "connectFullMesh failed",                 // of Gloo
        "waiting for clients",                    // of TCPStore
        "setting up NCCL communicator and retr",  // rank 0 did not come
@@ -43,13 +61,14 @@ bool mentions_a_peer(std::string_view message) {
        "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
        "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
        // Written by processes that report another one's end.
+       "Training failed due to worker errors",  // of Ray Train's driver
        "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
        "due to an exception in a background process", "has timed out", "Application timeout",
        "Socket Timeout", "socket timeout", "wait timeout", "pair closure", "got 0 bytes",
        "recvValue failed", "aught collective operation timeout", "remote process exited",
        "remote process has exited", "communicator was aborted", "NCCL error: remote",
        "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
-       "ChildFailedError", "SignalException"});
+       "ChildFailedError", "SignalException", "rank that exhausted inputs. Throwing"});  // of Join
 }
 
 bool mentions_taken_port(std::string_view message) {
@@ -101,7 +120,7 @@ bool mentions_memory(std::string_view message) {
 
 PeerFailure peer_failure_in(std::string_view message) {
   const auto says = [&](std::string_view sign) { return contains_text(message, sign); };
-  if (says("ChildFailedError")) return PeerFailure::child_failed;
+  if (says("ChildFailedError") || says("due to worker errors")) return PeerFailure::child_failed;
   if (says("Watchdog caught")) return PeerFailure::call_timed_out;
   if (says("Detected mismatch between collectives")) return PeerFailure::calls_differ;
   // HCCL: "The arguments for collective communication are inconsistent between ranks".
@@ -118,7 +137,7 @@ PeerFailure peer_failure_in(std::string_view message) {
   if (contains_any(message, {"store based barrier", "waiting for clients", "remote rank:"}))
     return PeerFailure::ranks_not_met;
   if (says("flag on TCPStore")) return PeerFailure::store_lost;
-  if (says("got signal")) return PeerFailure::told_to_end;
+  if (says("got signal") || says("exhausted inputs. Throwing")) return PeerFailure::told_to_end;
   return contains_any(message, {"No route to host", "etwork is unreachable", "onnection timed out"})
              ? PeerFailure::peer_unreachable
              : PeerFailure::connection_lost;
@@ -225,9 +244,84 @@ bool says_models_differ(std::string_view exception) {
   return contains_text(exception, kModelsDiffer);
 }
 
+bool says_order_differs(std::string_view exception) {
+  return contains_text(exception, "Forward order differs across ranks");
+}
+
+bool says_shapes_differ(std::string_view exception) {
+  return contains_text(exception, "Cannot apply desired operation due to shape mismatches");
+}
+
+bool raised_by_all(std::string_view exception) {
+  return says_models_differ(exception) || says_order_differs(exception) ||
+         says_shapes_differ(exception) || contains_text(exception, kCheckpointFailed) ||
+         says_stage_failed(exception);
+}
+
+bool says_inputs_exhausted(std::string_view exception) {
+  return contains_text(exception, " exhausted all inputs.");
+}
+
+namespace {
+
+// The rank that DistributedDataParallel calls inconsistent: "Rank 0 has 6 params, while rank 1 has
+// inconsistent 4 params".
 std::optional<std::int64_t> inconsistent_rank_in(std::string_view exception) {
   if (!says_models_differ(exception)) return std::nullopt;
   return number_after(exception, "params, while rank ");
+}
+
+std::vector<Rank> odd_by_order(std::string_view exception, std::int32_t world_size) {
+  const auto one = number_after(exception, "across ranks: rank ");
+  const auto other = number_after(exception, " while rank ");
+  // Those before the other agree with rank 0. Where they are most, the other is odd for sure.
+  if (one != 0 || !other || *other >= world_size || 2 * *other <= world_size) return {};
+  return {Rank(static_cast<std::int32_t>(*other))};
+}
+
+std::vector<Rank> odd_by_shape(std::string_view exception, std::int32_t world_size) {
+  if (exception.ends_with(kMoreShapes)) return {};
+  std::vector<Rank> differ;  // from rank 0, in order
+  while (!exception.empty()) {
+    const std::size_t at = exception.find(kProcess);
+    if (at == kNpos) break;
+    exception.remove_prefix(at);
+    const auto process = number_after(exception, kProcess);
+    exception.remove_prefix(kProcess.size());
+    if (process && *process > 0 && *process < world_size)
+      differ.emplace_back(static_cast<std::int32_t>(*process));
+  }
+  const auto count = static_cast<std::int32_t>(differ.size());
+  if (2 * count < world_size) return differ;
+  const bool all_others = count == world_size - 1 && world_size > 2;
+  return all_others ? std::vector<Rank>{Rank(0)} : std::vector<Rank>{};
+}
+
+}  // namespace
+
+std::vector<Rank> odd_ranks(const std::vector<std::string_view>& exceptions,
+                            std::int32_t world_size) {
+  std::map<std::int64_t, std::int64_t> votes;
+  std::vector<Rank> told;
+  for (const std::string_view exception : exceptions) {
+    if (const auto named = inconsistent_rank_in(exception);
+        named && 2 * ++votes[*named] > world_size && is_possible_rank(*named, world_size))
+      return {Rank(static_cast<std::int32_t>(*named))};
+    if (!told.empty()) continue;
+    if (says_order_differs(exception)) told = odd_by_order(exception, world_size);
+    if (says_shapes_differ(exception)) told = odd_by_shape(exception, world_size);
+    if (const std::size_t at = exception.find(kCheckpointFailed); at != kNpos)
+      told = listed_ranks(exception.substr(at + kCheckpointFailed.size()));
+    if (says_stage_failed(exception)) {
+      const auto failed = number_after(exception, kRankFailed);
+      if (failed && is_possible_rank(*failed, kMaxWorldSize))
+        told = {Rank(static_cast<std::int32_t>(*failed))};
+    }
+  }
+  std::sort(told.begin(), told.end());
+  // Where all did the same, none stands out.
+  if (static_cast<std::int32_t>(told.size()) >= world_size) told.clear();
+  return told;
 }
 
 }  // namespace lockstep::trace

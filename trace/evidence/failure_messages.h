@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trace/ids.h"
 
@@ -138,8 +139,36 @@ bool says_sizes_differ(std::string_view exception);
 // Whether DistributedDataParallel found models that differ. It raises on all ranks.
 bool says_models_differ(std::string_view exception);
 
-// The rank that it calls inconsistent then: "Rank 0 has 6 params, while rank 1 has inconsistent 4
-// params".
-std::optional<std::int64_t> inconsistent_rank_in(std::string_view exception);
+// Whether FullyShardedDataParallel found that ranks run its units in different orders. It raises on
+// all ranks. Source: _check_order in torch/distributed/fsdp/_exec_order_utils.py.
+bool says_order_differs(std::string_view exception);
+
+// Whether Hugging Face's Accelerate, in its debug mode, found that ranks pass tensors of different
+// shapes. It raises on all ranks. Source: verify_operation in accelerate/utils/operations.py.
+bool says_shapes_differ(std::string_view exception);
+
+// What ends such an exception's text where not all shapes are in it.
+inline constexpr std::string_view kMoreShapes = ", …";
+
+// Whether all ranks of a group raise it, for what some of them are or did: the three above, and
+// what torch.distributed.checkpoint and collective_utils.py tell of a rank that failed.
+bool raised_by_all(std::string_view exception);
+
+// The ranks that differ from most of a job's `world_size` ranks, by the exceptions that its ranks
+// raised: the one that most others call inconsistent, or those that a message tells; sorted. Empty:
+// none stands out. O(their bytes).
+//
+//   … rank 0 is all-gathering 3 parameters while rank 2 is all-gathering 1 parameters
+//       the first pair that differs: ranks 0 and 1 agree
+//   …; accelerate.utils.operations.gather: Process 0: [1, 5], Process 2: [1, 2, 5]
+//       as note_process_shape() of exception_details.h tells it: who differs from process 0
+//   CheckpointException ranks:dict_keys([2]), RuntimeError: Rank 2 failed: stage load
+//       who failed
+std::vector<Rank> odd_ranks(const std::vector<std::string_view>& exceptions,
+                            std::int32_t world_size);
+
+// Whether Join found that this rank has no more inputs, so that it makes the others raise, too:
+// "Rank 1 exhausted all inputs." Source: torch/distributed/algorithms/join.py.
+bool says_inputs_exhausted(std::string_view exception);
 
 }  // namespace lockstep::trace

@@ -25,6 +25,7 @@ constexpr std::string_view kDeepSpeed = "exits with return code = ";
 constexpr std::string_view kLightning = "Child process with PID ";
 constexpr std::string_view kShell = " Killed  ";
 constexpr std::string_view kRay = "A worker died or was killed";
+constexpr std::string_view kVllm = " died unexpectedly, shutting down executor";
 constexpr std::string_view kUcx = "] Caught signal ";
 constexpr std::string_view kOpenMpi = "] Signal: ";
 constexpr std::string_view kOomKill = "oom-kill:constraint=";
@@ -195,6 +196,20 @@ std::optional<LauncherLine> parse_caught_signal(std::string_view line, std::size
   return out;
 }
 
+// Worker proc VllmWorker-2 died unexpectedly, shutting down executor.
+// RayWorkerProc rank=[3] died unexpectedly, shutting down executor.
+// The numbers are of one engine, of which a job may have several.
+std::optional<LauncherLine> parse_vllm(std::string_view line, std::size_t at) {
+  std::size_t begin = line.substr(0, at).rfind("Worker proc ");
+  if (begin == kNpos) begin = line.substr(0, at).rfind("RayWorkerProc ");
+  if (begin == kNpos) return std::nullopt;
+  LauncherLine out;
+  out.text = line.substr(begin, at + kVllm.size() - begin);
+  out.kind = NoteKind::ended;
+  out.ends_others = true;
+  return out;
+}
+
 std::optional<LauncherLine> parse_ray(std::string_view text) {
   if (!contains_text(text, "SYSTEM_ERROR")) return std::nullopt;
   LauncherLine out;
@@ -260,6 +275,7 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
                            number_after(line.substr(at), kDeepSpeed).value_or(0));
   }
   if (const std::size_t at = line.find(kRay); at != kNpos) return parse_ray(line.substr(at));
+  if (const std::size_t at = line.find(kVllm); at != kNpos) return parse_vllm(line, at);
   if (const std::size_t at = line.find(kLightning); at != kNpos) return parse_lightning(line, at);
   if (const std::size_t at = line.find(kShell); at != kNpos) return parse_shell(line, at);
   if (const std::size_t at = line.find(kUcx); at != kNpos) return parse_caught_signal(line, at);
@@ -268,10 +284,10 @@ std::optional<LauncherLine> parse_launcher_line(std::string_view line) {
 }
 
 std::span<const std::string_view> launcher_signs() {
-  static constexpr std::array<std::string_view, 15> kSigns = {
-      kOpenMpiAbort, kMpichAbort, kSrun,      kSlurmstepd, kMpirun,
-      kMpirunName,   kElastic,    kDeepSpeed, kRay,        kShell,
-      kLightning,    kUcx,        kOpenMpi,   kOomKill,    kKilled};
+  static constexpr std::array<std::string_view, 16> kSigns = {
+      kOpenMpiAbort, kMpichAbort, kSrun,   kSlurmstepd, kMpirun,    kMpirunName,
+      kElastic,      kDeepSpeed,  kRay,    kShell,      kLightning, kUcx,
+      kOpenMpi,      kOomKill,    kKilled, kVllm};
   return kSigns;
 }
 

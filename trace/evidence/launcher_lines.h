@@ -14,6 +14,7 @@
 //   [node7:71 :0:5704] Caught signal 7 (Bus error: …)      UCX
 //   [node7:00071] Signal: Segmentation fault (11)          Open MPI
 //   (raylet) A worker died or was killed … Worker PID: 71 … SYSTEM_ERROR      Ray
+//   … Worker proc VllmWorker-2 died unexpectedly, shutting down executor.     vLLM
 //   … Out of memory: Killed process 71 (python) …                      the kernel
 //
 // Shared by the reader of ranks' output and its recognition.

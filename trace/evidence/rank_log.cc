@@ -17,6 +17,8 @@
 //   HW Exception by GPU node-9 … reason :GPU Hang           ROCm's (gpu_lines.h)
 //   … Failed to check the "should dump" flag on TCPStore …  the store's process ended
 //   Parameter indices which did not receive grad for rank 2: 6 7       DistributedDataParallel
+//   … Forward order differs from that of the first iteration on rank 3.  FullyShardedDataParallel
+//   … UNAVAILABLE: The following tasks are unhealthy (stopped sending …   JAX (jax_tasks.h)
 //   EI0002: … The wait execution of the Notify register times out      HCCL, behind an exception
 //
 // PyTorch adds a rank prefix to uncaught exceptions only. A traceback without prefix may have been
@@ -57,6 +59,7 @@
 #include "trace/evidence/frames.h"
 #include "trace/evidence/gpu_lines.h"
 #include "trace/evidence/horovod_stalls.h"
+#include "trace/evidence/jax_tasks.h"
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
 #include "trace/evidence/log_notes.h"
@@ -97,11 +100,13 @@ WordSearch search_with_launchers(std::initializer_list<std::string_view> words) 
 bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
-       ExceptionReader::kTerminate, kStuckWatchdog, kAsyncError, kNcclWarning, kOldNcclWarning,
-       kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2],
-       kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl, kRankOfAscend, kAbnormalDevice,
-       GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost,
-       HorovodStalls::kSign, HorovodStalls::kMissing,
+       ExceptionReader::kTerminate, ExceptionReader::kSnippet, JaxTasks::kBarrier,
+       JaxTasks::kAbsent, JaxTasks::kUnhealthy, kStuckWatchdog, kAsyncError, kNcclWarning,
+       kOldNcclWarning, kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0],
+       kCrashes[1], kCrashes[2], kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl,
+       kRankOfAscend, kAbnormalDevice, GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed,
+       GpuLines::kLost, HorovodStalls::kSign, HorovodStalls::kMissing, OrderWarnings::kSign,
+       OrderWarnings::kWhich,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
@@ -140,6 +145,7 @@ class RankLogReader {
     // "2: [allreduce.a]" has no label, though srun's are like this.
     if (horovod_.goes_on())
       if (const auto stall = horovod_.take(line)) return add_stall(*stall);
+    if (take_jax_task(line)) return;
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line, form_);
     const std::string_view host = label ? label->host : std::string_view();
     const bool by_task = label && host.empty();
@@ -226,7 +232,7 @@ class RankLogReader {
     const bool is_last_error = std::exchange(stream.in_last_error, false);
     if (!stream.exception) return false;
     RankNote& note = notes_[*stream.exception];
-    if (!is_last_error) return add_hccl_error(note, text);
+    if (!is_last_error) return note_process_shape(note, text) || add_hccl_error(note, text);
     add_last_error(note, text);
     return true;
   }
@@ -236,9 +242,13 @@ class RankLogReader {
     // A thread's exception does not end the process.
     if (taken.raised && taken.in_thread && !uncaught) {
       add(NoteKind::caught, rank, text);
+    } else if (taken.raised && taken.of_rank.value != kNone && stream.exception &&
+               raised_by_all(notes_[*stream.exception].text)) {
+      add_other_ranks(notes_[*stream.exception], taken.of_rank, *taken.raised);
     } else if (taken.raised) {
       const std::size_t before = notes_.size();
-      note_exception(stream, rank, *taken.raised, taken.of_task);
+      note_exception(stream, taken.of_rank.value != kNone ? taken.of_rank : rank, *taken.raised,
+                     taken.of_task);
       if (notes_.size() > before) notes_[before].raised_at = taken.at;
     }
     return taken.part;
@@ -267,7 +277,7 @@ class RankLogReader {
       process.gpu = gpu_index(number_after(text.substr(gpu), ". GPU ").value_or(kNone));
     const std::string who = std::exchange(stream.who, {});
     const auto note = add(
-        kind, rank, who.empty() ? std::string(text) : fmt::format("{}: {}", who, text), process);
+        kind, rank, who.empty() ? told_exception(text) : fmt::format("{}: {}", who, text), process);
     if (note) stream.exception = note;
   }
 
@@ -287,7 +297,7 @@ class RankLogReader {
       add_stall(*stall);
       return true;
     }
-    if (unused_.take(text, rank, notes_)) return true;
+    if (unused_.take(text, rank, notes_) || orders_.take(text, rank, notes_)) return true;
     if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
     for (const std::string_view sign : kCrashes) {
       if (!contains_text(text, sign)) continue;
@@ -365,6 +375,22 @@ class RankLogReader {
       notes_[*note].says = RankNote::Says::did_not_submit;
       notes_[*note].content = tensors;
     }
+  }
+
+  // A line that begins a list may be an exception, too. False: it names no task.
+  bool take_jax_task(std::string_view line) {
+    if (!jax_.goes_on() &&
+        !contains_any(line, {JaxTasks::kBarrier, JaxTasks::kAbsent, JaxTasks::kUnhealthy}))
+      return false;
+    const auto missed = jax_.take(line);
+    if (!missed) return false;
+    const auto note = add(NoteKind::analysis, missed->rank,
+                          fmt::format("by JAX's coordination service it {}", missed->what));
+    if (note) {
+      notes_[*note].says = RankNote::Says::missed_by_jax;
+      notes_[*note].content = missed->what;
+    }
+    return true;
   }
 
   // A launcher's first line says what failed; the others may be what it ended then.
@@ -446,8 +472,10 @@ class RankLogReader {
   LogNotes notes_{file_.name};
   OutputStreams streams_;
   UnusedParameters unused_;
+  OrderWarnings orders_;
   GpuLines gpus_;
   HorovodStalls horovod_;
+  JaxTasks jax_;
   DeadActor actor_;
   TaskNumbers tasks_;
   TorchrunSummary summary_;
@@ -508,7 +536,10 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
                              kDeepEp,
                              kDumpSignal,
                              HorovodStalls::kSign,
-                             HorovodStalls::kMissing});
+                             HorovodStalls::kMissing,
+                             OrderWarnings::kSign,
+                             JaxTasks::kAbsent,
+                             JaxTasks::kUnhealthy});
   const bool has_sign = sample_of(bytes).any(
       [](std::string_view text) { return search.occurs_in(text) || has_old_nccl_warning(text); });
   if (has_sign) return true;

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -45,19 +46,15 @@ std::size_t ranks_of_job(const Context& context) {
   return static_cast<std::size_t>(context.run.world_size);
 }
 
-// The rank that most others call inconsistent, where DistributedDataParallel compared their models.
-// Nothing: none, or no majority.
-std::optional<std::uint32_t> inconsistent_by_most(const Context& context,
-                                                  const std::vector<std::uint32_t>& ranks) {
-  std::map<std::int64_t, std::size_t> votes;
+// Those that stand out where a library compared the ranks.
+std::vector<trace::Rank> odd_ranks(const Context& context,
+                                   const std::vector<std::uint32_t>& ranks) {
+  std::vector<std::string_view> exceptions;
   for (const std::uint32_t r : ranks) {
     const auto& marks = context.run.ranks[r].exceptions;
-    if (marks.empty()) continue;
-    if (const auto named = trace::inconsistent_rank_in(marks.back().what)) ++votes[*named];
+    if (!marks.empty()) exceptions.emplace_back(marks.back().what);
   }
-  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r)
-    if (2 * votes[context.run.ranks[r].rank.value] > ranks_of_job(context)) return r;
-  return std::nullopt;
+  return trace::odd_ranks(exceptions, context.run.world_size);
 }
 
 // The call in which the rank died. Its host may have issued many more than its device had begun, so
@@ -256,11 +253,10 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
   advise_about_exception(context, ranks[0], f);
   // Where all ranks raise, or will, none stands out by that.
   const auto& marks = context.run.ranks[ranks[0]].exceptions;
-  const bool compared = !marks.empty() && trace::says_models_differ(marks.back().what);
+  const bool compared = !marks.empty() && trace::raised_by_all(marks.back().what);
   if (compared || (f.rule == RuleId::rank_exception && ranks.size() > 1 &&
                    ranks.size() == ranks_of_job(context))) {
-    const auto odd = inconsistent_by_most(context, ranks);
-    f.culprits = odd ? context.ranks({*odd}) : std::vector<trace::Rank>{};
+    f.culprits = odd_ranks(context, ranks);
   }
   cause.deviants = ranks;
   const Position& position = context.where.positions[ranks[0]];

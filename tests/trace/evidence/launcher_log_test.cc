@@ -31,6 +31,19 @@ TEST(LauncherLog, LightningSaysWhichRankEnded) {
             "terminating all other processes to avoid zombies");
 }
 
+TEST(LauncherLog, VllmSaysWhichWorkerEnded) {
+  const std::string died = " died unexpectedly, shutting down executor.";
+  EXPECT_EQ(read_log("(EngineCore pid=2) ERROR 02-27 [multiproc_executor.py:231] Worker proc "
+                     "VllmWorker-2" +
+                     died + "\n"),
+            "some rank ended @1: Worker proc VllmWorker-2 died unexpectedly, shutting down "
+            "executor");
+  EXPECT_EQ(read_log("E RayWorkerProc rank=[3]" + died + "\n"),
+            "some rank ended @1: RayWorkerProc rank=[3] died unexpectedly, shutting down executor");
+  EXPECT_EQ(read_log("the web server" + died + "\n" + kLoggedTraceback),
+            "some rank exception @5: ValueError: no more batches");
+}
+
 TEST(LauncherLog, TheShellSaysWhatWasKilled) {
   EXPECT_EQ(read_log("/opt/run.sh: line 12:    71 Killed                  python train.py\n"),
             "some rank pid 71 killed @1: line 12:    71 Killed                  python train.py");

@@ -1,6 +1,7 @@
 // What the output of ranks says.
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -406,6 +407,125 @@ TEST(RankLog, HorovodNamesTheRanksThatDidNotSubmitATensor) {
             "did\n"
             "rank 3 analysis @3: by Horovod it did not submit HorovodAllreduce_fc_0, which others "
             "did");
+}
+
+const std::string kRaises = "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n";
+
+// Hugging Face's Accelerate, in its debug mode: on all ranks, with the shapes of each.
+TEST(RankLog, AcceleratesListOfShapesBelongsToItsException) {
+  const std::string raises =
+      kRaises +
+      "accelerate.utils.operations.DistributedOperationException: Cannot apply desired operation "
+      "due to shape mismatches. All shapes across devices must be valid.\n\n"
+      "Operation: `accelerate.utils.operations.gather`\nInput shapes:\n"
+      "  - Process 0: [1, 5]\n";
+  const auto shapes = [&](const std::string& others) {
+    const std::string said = notes_of(rank_log_source(), raises + others, Rank(3));
+    const std::size_t at = said.find("valid.; ");
+    EXPECT_THAT(said, HasSubstr("rank 3 exception @3")) << "the list is no output that goes on";
+    return at == std::string::npos ? said : said.substr(at + 8);
+  };
+  EXPECT_EQ(shapes("  - Process 1: [1, 2, 5]\n  - Process 2: [1, 5]\n  - Process 3: [1, 5, 7]\n"),
+            "accelerate.utils.operations.gather: Process 0: [1, 5], Process 1: [1, 2, 5], Process "
+            "3: [1, 5, 7]");
+  std::string many;
+  for (int rank = 1; rank < 100; ++rank) many += fmt::format("  - Process {}: [2, 5]\n", rank);
+  EXPECT_THAT(shapes(many), AllOf(HasSubstr("Process 1: [2, 5], "), testing::EndsWith(", …")));
+}
+
+TEST(RankLog, BothRanksOfFsdpsMessageAreKept) {
+  const std::string list(2000, 'w');
+  const std::string said =
+      notes_of(rank_log_source(),
+               kRaises +
+                   "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering "
+                   "parameters for [['" +
+                   list +
+                   "']] while rank 2 is all-gathering parameters for "
+                   "[['" +
+                   list + "']]\n",
+               Rank(1));
+  EXPECT_THAT(said, AllOf(HasSubstr("rank 0 is all-gathering parameters for [['www"),
+                          HasSubstr("www … while rank 2 is all-gathering parameters for [['www")));
+}
+
+const std::string kOrderWarning =
+    "/x/_exec_order_utils.py:303: UserWarning: Forward order differs from that of the first "
+    "iteration on rank 3. Collectives are unchecked and may give incorrect results or hang.\n";
+const std::string kWhichOrder =
+    "Expected to all-gather for [['a']] but trying to all-gather parameters for [['b']]\n";
+
+TEST(RankLog, FsdpNamesTheRankThatChangesItsOrder) {
+  const std::string said =
+      "rank 3 analysis @1: by FullyShardedDataParallel its units ran in another order than in its "
+      "first iteration";
+  const std::string which =
+      ": Expected to all-gather for [['a']] but trying to all-gather parameters for [['b']]";
+  EXPECT_EQ(read_log(kOrderWarning + kWhichOrder + "  warnings.warn(\n"), said + which);
+  EXPECT_EQ(read_log(labelled("[default3]:", kOrderWarning + kWhichOrder)), said + which);
+  EXPECT_EQ(read_log(kOrderWarning), said) << "cut off";
+  EXPECT_EQ(read_log(kOrderWarning + "we all-gather parameters for fun\n"), said);
+  // Of two ranks whose outputs are mixed, nobody knows whose the second lines are.
+  EXPECT_EQ(read_log(kOrderWarning + kOrderWarning + kWhichOrder + kWhichOrder),
+            said + "\n" + "rank 3 analysis @2" + said.substr(said.find(':')));
+}
+
+// torch.distributed.checkpoint tells on every rank what one of them raised.
+TEST(RankLog, WhatAnotherRankRaisedIsNotTheRanksOwn) {
+  const std::string raises =
+      kRaises +
+      "torch.distributed.checkpoint.api.CheckpointException: CheckpointException "
+      "ranks:dict_keys([2])\n"
+      "Traceback (most recent call last): (RANK 2)\n  File \"t.py\", line 7, in write_data\n"
+      "OSError: [Errno 28] No space left on device\n\n";
+  EXPECT_THAT(notes_of(rank_log_source(), raises, Rank(0)),
+              AllOf(HasSubstr("rank 0 exception @3: torch.distributed.checkpoint"),
+                    HasSubstr("([2]); rank 2: OSError: [Errno 28] No space left on device")));
+  EXPECT_EQ(notes_of(rank_log_source(), raises, Rank(0)).find('\n'), std::string::npos);
+  EXPECT_EQ(
+      notes_of(rank_log_source(), kRaises + "ValueError: x\n" + kRaises + "KeyError: y\n", Rank(0)),
+      "rank 0 exception @3: ValueError: x\nrank 0 exception @6: KeyError: y")
+      << "a chain of its own";
+}
+
+TEST(RankLog, RayTrainsDriverNamesTheRank) {
+  EXPECT_EQ(read_log(kRaises + "ray.train.WorkerGroupError: Training failed due to worker errors:\n"
+                               "[Rank 1 Error Snippet]:\n  File \"config.py\", line 35, in f\n"
+                               "    torch.cuda.set_device(device)\n"
+                               "torch.AcceleratorError: CUDA error: invalid device ordinal\n"
+                               "GPU device may be out of range, do you have enough GPUs?\n"),
+            "some rank lost a peer @3: ray.train.WorkerGroupError: Training failed due to worker "
+            "errors:\nrank 1 exception @7: torch.AcceleratorError: CUDA error: invalid device "
+            "ordinal");
+}
+
+TEST(RankLog, JaxNamesTheTasksThatItMisses) {
+  const std::string barrier =
+      "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. ";
+  const std::string tasks =
+      "/job:jax_worker/replica:0/task:6\n/job:jax_worker/replica:0/task:1\n\n"
+      "/job:jax_worker/replica:0/task:3\n";
+  EXPECT_EQ(
+      read_log(barrier +
+               "Id: PjRT_Client_Connect::0. This usually happens because …\n"
+               "# of tasks that reached the barrier: 6/8.\nThe first task at the "
+               "barrier: /job:jax_worker/replica:0/task:0. Some timed out task names:\n" +
+               tasks),
+      "rank 6 analysis @4: by JAX's coordination service it did not come to barrier "
+      "PjRT_Client_Connect in time\nrank 1 analysis @5: by JAX's coordination service it did not "
+      "come to barrier PjRT_Client_Connect in time");
+  EXPECT_EQ(read_log(barrier + "Barrier_id: x. Timed out task names:\n" + tasks),
+            "rank 6 analysis @2: by JAX's coordination service it did not come to barrier x in "
+            "time\nrank 1 analysis @3: by JAX's coordination service it did not come to barrier x "
+            "in time");
+  const std::string unhealthy =
+      "0: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n"
+      "0: /job:jax_worker/replica:0/task:8\n0: The tasks have crashed.\n"
+      "0: /job:jax_worker/replica:0/task:9\n";
+  EXPECT_EQ(read_log(unhealthy + unhealthy),
+            "rank 8 analysis @2: by JAX's coordination service it stopped sending heartbeats")
+      << "each task writes it";
+  EXPECT_EQ(read_log(unhealthy.substr(0, 80) + "\n/task:99999999999999999999\n/task:8\n"), "");
 }
 
 TEST(RankLog, OtherListsAreNotHorovods) {

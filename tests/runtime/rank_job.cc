@@ -24,7 +24,9 @@ std::vector<ExitStatus> run_ranks(
     options.path = folder.file("rank_" + std::to_string(rank) + ".ring");
     options.rank = trace::Rank(rank);
     options.world_size = ranks;
-    options.capacity = 1 << 12;
+    // Room for the whole job, also where a device is slow: then the host waits for each call once
+    // more, at the values that it reads.
+    options.capacity = 1 << 14;
     auto ring = trace::RingWriter::create(options);
     Recorder recorder(**ring);
     auto device = open_device({.queued = queued});

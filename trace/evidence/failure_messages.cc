@@ -320,7 +320,8 @@ std::vector<Rank> odd_ranks(const std::vector<std::string_view>& exceptions,
   }
   std::sort(told.begin(), told.end());
   // Where all did the same, none stands out.
-  if (static_cast<std::int32_t>(told.size()) >= world_size) told.clear();
+  if (static_cast<std::int32_t>(told.size()) >= world_size && told.back().value < world_size)
+    told.clear();
   return told;
 }
 

@@ -27,6 +27,7 @@ std::string barrier_in(std::string_view message) {
 
 std::optional<JaxTasks::Missed> JaxTasks::take(std::string_view line) {
   constexpr std::string_view kTask = "/task:";
+  constexpr std::size_t kMostTold = 4096;  // more than a file's notes
   if (const std::size_t at = line.find(kBarrier); at != kNpos) {
     barrier_ = barrier_in(line.substr(at));
     what_.clear();
@@ -47,7 +48,7 @@ std::optional<JaxTasks::Missed> JaxTasks::take(std::string_view line) {
     return std::nullopt;
   }
   const Rank rank(static_cast<std::int32_t>(*task));
-  if (!told_.emplace(rank, what_).second) return std::nullopt;
+  if (told_.size() >= kMostTold || !told_.emplace(rank, what_).second) return std::nullopt;
   return Missed{rank, what_};
 }
 

@@ -145,12 +145,12 @@ class RankLogReader {
     // "2: [allreduce.a]" has no label, though srun's are like this.
     if (horovod_.goes_on())
       if (const auto stall = horovod_.take(line)) return add_stall(*stall);
-    if (take_jax_task(line)) return;
     const std::optional<LabelledLine> label = file_.rank ? std::nullopt : parse_label(line, form_);
     const std::string_view host = label ? label->host : std::string_view();
     const bool by_task = label && host.empty();
     if (by_task) tasks_.saw(label->rank);
     const bool tells = streams_.any_goes_on() || may_tell(line);
+    if ((tells || jax_.goes_on()) && take_jax_task(line)) return;
     if (!tells && !label) return;
     std::string_view text = line;
     const std::optional<Rank> prefix = rank_in_prefix(line);
@@ -379,9 +379,6 @@ class RankLogReader {
 
   // A line that begins a list may be an exception, too. False: it names no task.
   bool take_jax_task(std::string_view line) {
-    if (!jax_.goes_on() &&
-        !contains_any(line, {JaxTasks::kBarrier, JaxTasks::kAbsent, JaxTasks::kUnhealthy}))
-      return false;
     const auto missed = jax_.take(line);
     if (!missed) return false;
     const auto note = add(NoteKind::analysis, missed->rank,

@@ -123,6 +123,21 @@ Advice advice_about(std::string_view text, const std::string& host) {
         "is too small (docker run --shm-size)",
         at + (killed ? "dmesg -T | grep -i 'killed process'" : "df -h /dev/shm")};
   }
+  if (trace::says_rank_taken(text))
+    return {
+        "two processes have one rank: end all processes of earlier starts, and see that each has a "
+        "RANK of its own and WORLD_SIZE is their number",
+        ""};
+  if (trace::says_memory_not_locked(text))
+    return {
+        "the process may not lock as much memory as the network adapter needs: ulimit -l unlimited "
+        "(of containers: docker run --ulimit memlock=-1)",
+        at + "ulimit -l"};
+  if (contains_text(text, "ibv_modify_qp"))
+    return {
+        "the adapters of the two ends cannot reach each other: look at the link, at which adapters "
+        "NCCL uses (NCCL_IB_HCA) and, on Ethernet, at NCCL_IB_GID_INDEX",
+        at + "ibstat"};
   if (trace::mentions_memory(text))
     return {
         "use less memory there (smaller micro-batches, activation checkpointing), or find out "

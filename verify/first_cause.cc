@@ -43,8 +43,9 @@ enum class Weight : std::uint8_t {
   did_not_join,   // by PyTorch's analysis of dumps, Horovod, FSDP or JAX
   gone,           // by NCCL's RAS
   store_lost,
-  lost,    // any other lost peer
-  behind,  // by NCCL's RAS, which asks while the job goes on
+  lost,     // any other lost peer
+  unclear,  // a warning of NCCL that need not have mattered
+  behind,   // by NCCL's RAS, which asks while the job goes on
   timeout,
   ended_first,  // as a launcher saw it
   ended,
@@ -91,7 +92,8 @@ std::optional<Weight> weight_of(const RankNote& note) {
     case NoteKind::killed:
       return Weight::killed;
     case NoteKind::nccl_warning:
-      return trace::is_failure_of_its_own(note.text) ? Weight::warning : Weight::lost;
+      if (trace::is_failure_of_its_own(note.text)) return Weight::warning;
+      return trace::warns_of_a_peer(note.text) ? Weight::lost : Weight::unclear;
     case NoteKind::peer_lost:
       return weight_of(trace::peer_failure_in(note.text));
     case NoteKind::watchdog:
@@ -349,6 +351,7 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
       return fmt::format("{} ended, and the log does not hold its reason: {}",
                          describe_subject(note), shown(note));
     case Weight::warning:
+    case Weight::unclear:
       return fmt::format("{}: {}", describe_subject(note), shown(note));
     case Weight::waits_for:
       return describe_wait_for(run, note, trace::peer_failure_in(note.text));
@@ -482,6 +485,7 @@ Advice advice_for(const RankNote& note, Weight weight) {
     case Weight::own_end:
     case Weight::may_be_caught:
     case Weight::warning:
+    case Weight::unclear:
       return advice_about(note.text, note.host);
   }
   return {};

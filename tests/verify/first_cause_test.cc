@@ -13,6 +13,7 @@
 namespace lockstep::verify {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using Kind = trace::RankNote::Kind;
@@ -95,6 +96,28 @@ TEST(FirstCause, NcclsOwnWarningComesBeforeWhatFollowsFromIt) {
             "first, or the network failed (job.log:1) | ssh node2 dmesg -T");
   const Told shell{Kind::nccl_warning, -1, "Connection closed by remote peer $(reboot)<1>"};
   EXPECT_THAT(first_cause({shell}), Not(HasSubstr("ssh")));
+}
+
+TEST(FirstCause, OfNcclsWarningsOnlySomeAreOfALostPeer) {
+  const auto told = [](const std::string& warning) {
+    const Report report =
+        report_of({{Kind::nccl_warning, 1, fmt::format("NCCL WARN {}", warning), "node1"}});
+    if (report.findings.empty()) return std::string();
+    return fmt::format("{} | {}", report.findings[0].headline, report.findings[0].fix);
+  };
+  EXPECT_THAT(told("Bootstrap Root : rank 3 of 8 ranks has already checked in"),
+              AllOf(HasSubstr("rank 1: NCCL WARN Bootstrap Root"), HasSubstr("have one rank")));
+  EXPECT_THAT(told("Call to ibv_reg_mr failed with error Cannot allocate memory"),
+              HasSubstr("ulimit -l unlimited"));
+  EXPECT_THAT(told("Call to ibv_modify_qp failed with 110 Connection timed out"),
+              AllOf(Not(HasSubstr("lost a peer")), HasSubstr("NCCL_IB_GID_INDEX")));
+  EXPECT_THAT(told("NET/Socket : peer 10.0.0.4<412> message truncated : receiving 8 bytes instead "
+                   "of 4"),
+              AllOf(Not(HasSubstr("lost")), HasSubstr("compare the shapes")));
+  EXPECT_THAT(told("Error while creating shared memory segment /dev/shm/nccl-a (size 9637888)"),
+              HasSubstr("shared memory is too small"));
+  EXPECT_THAT(told("Could not enable P2P between dev 0 and dev 1"), Not(HasSubstr("lost a peer")));
+  EXPECT_THAT(told("socketPollConnect connect failed"), HasSubstr("lost a peer"));
 }
 
 TEST(FirstCause, ModelsThatDifferAreToBeBuiltAlike) {

@@ -18,6 +18,9 @@ constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
 constexpr std::string_view kStoreAddress = "while trying to connect to (";
 constexpr std::string_view kProcess = "Process ";
 constexpr std::string_view kCheckpointFailed = "CheckpointException ranks:dict_keys([";
+constexpr std::string_view kTruncated = "message truncated : receiving";
+constexpr std::string_view kRankTaken = "has already checked in";
+constexpr std::string_view kLockedMemory = "ibv_reg_mr";
 constexpr std::string_view kRankFailed = "RuntimeError: Rank ";
 constexpr std::string_view kModelsDiffer = "DDP expects same model across all ranks";
 
@@ -226,9 +229,26 @@ bool only_says_nccl_failed(std::string_view exception) {
 }
 
 bool is_failure_of_its_own(std::string_view nccl_warning) {
-  return contains_any(
-      nccl_warning, {"Cuda failure", "CUDA calloc", "Got completion", "async event",
-                     "Duplicate GPU", "ismatch", "no socket interface", "No space left on device"});
+  return contains_any(nccl_warning,
+                      {"Cuda failure", "CUDA calloc", "Got completion", "async event",
+                       "Duplicate GPU", "ismatch", "no socket interface", "No space left on device",
+                       kTruncated,  // by what a peer sent: sizes, or NCCL's settings, differ
+                       kRankTaken, kLockedMemory, "shared memory segment",
+                       "Call to ibv_modify_qp"});  // to connect: the fabric, no peer's end
+}
+
+bool warns_of_a_peer(std::string_view nccl_warning) {
+  return contains_any(nccl_warning, {"peer", "onnect", "closed", "refused", "reset", "timed out",
+                                     "imeout", "aborted", "No route", "unreachable", "ocket"});
+}
+
+bool says_rank_taken(std::string_view nccl_warning) {
+  return contains_text(nccl_warning, kRankTaken);
+}
+
+bool says_memory_not_locked(std::string_view nccl_warning) {
+  return contains_text(nccl_warning, kLockedMemory) &&
+         contains_text(nccl_warning, "annot allocate memory");
 }
 
 bool says_peer_closed(std::string_view exception) {
@@ -237,7 +257,8 @@ bool says_peer_closed(std::string_view exception) {
 }
 
 bool says_sizes_differ(std::string_view exception) {
-  return contains_text(exception, "Received data size doesn't match expected size");
+  return contains_text(exception, "Received data size doesn't match expected size") ||
+         contains_text(exception, kTruncated);
 }
 
 bool says_models_differ(std::string_view exception) {

@@ -129,10 +129,20 @@ bool only_says_nccl_failed(std::string_view exception);
 // Warnings of NCCL that are no consequence of another process' end.
 bool is_failure_of_its_own(std::string_view nccl_warning);
 
+// Whether a warning of NCCL is about a peer or the connection to it. Others, that are no failure of
+// their own either, need not have mattered: "Could not enable P2P between dev 0 and dev 1".
+bool warns_of_a_peer(std::string_view nccl_warning);
+
+// "Bootstrap Root : rank 3 of 8 ranks has already checked in": two processes have one rank.
+bool says_rank_taken(std::string_view nccl_warning);
+
+// "Call to ibv_reg_mr failed with error Cannot allocate memory": the process may not lock as much.
+bool says_memory_not_locked(std::string_view nccl_warning);
+
 // Whether the connection to a peer was closed, as the peer's end does.
 bool says_peer_closed(std::string_view exception);
 
-// Whether Gloo says that another rank sent more than this one's call expected: the two made
+// Whether Gloo or NCCL says that another rank sent more than this one's call expected: the two made
 // different calls, and nothing shows which is wrong.
 bool says_sizes_differ(std::string_view exception);
 

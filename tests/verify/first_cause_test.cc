@@ -504,6 +504,10 @@ TEST(FirstCause, RankZeroKnowsWhoDidNotPassABarrier) {
                          {Kind::peer_lost, 0,
                           "RuntimeError: Ranks 1 failed to pass monitoredBarrier in 6 ms"}}),
             "rank 0 waited in monitored_barrier() for ranks 1, which did not come");
+  const Told gave_up{Kind::peer_lost, 0,
+                     "RuntimeError: Rank 0 timed out in monitoredBarrier after 8000 ms."};
+  EXPECT_EQ(first_cause({waits, gave_up}),
+            "rank 0 waited in monitored_barrier() for others, which did not come");
 }
 
 TEST(FirstCause, AStuckWatchdogSaysLessThanACall) {

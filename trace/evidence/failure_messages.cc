@@ -15,6 +15,8 @@ namespace lockstep::trace {
 namespace {
 
 constexpr std::string_view kMonitored = "failed to pass monitoredBarrier";
+// "Rank 0 timed out in monitoredBarrier after 8000 ms.": it waits for one rank after the other.
+constexpr std::string_view kMonitorTimedOut = "timed out in monitoredBarrier after";
 constexpr std::string_view kStoreAddress = "while trying to connect to (";
 constexpr std::string_view kProcess = "Process ";
 constexpr std::string_view kCheckpointFailed = "CheckpointException ranks:dict_keys([";
@@ -60,9 +62,9 @@ bool mentions_a_peer(std::string_view message) {
        // Of Ascend's runtime: a task or a stream did not end in time, as all do that wait for a
        // peer.
        "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
-       "error code is 107020", "error code is 507046", "error code is 507048",
-       "failed to pass monitoredBarrier", "reached monitoredBarrier, but",
-       "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
+       "error code is 107020", "error code is 507046", "error code is 507048", kMonitored,
+       kMonitorTimedOut, "reached monitoredBarrier, but", "RendezvousConnectionError",
+       "RendezvousTimeoutError", "RendezvousClosedError",
        // Written by processes that report another one's end.
        "Training failed due to worker errors",  // of Ray Train's driver
        "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
@@ -79,7 +81,8 @@ bool mentions_taken_port(std::string_view message) {
 }
 
 bool mentions_timeout(std::string_view message) {
-  return contains_any(message, {"Timed out waiting", "failed to pass monitoredBarrier in"});
+  return contains_any(
+      message, {"Timed out waiting", "failed to pass monitoredBarrier in", kMonitorTimedOut});
 }
 
 Rank rank_said_by(std::string_view message) {
@@ -129,7 +132,7 @@ PeerFailure peer_failure_in(std::string_view message) {
   // HCCL: "The arguments for collective communication are inconsistent between ranks".
   if (says("EI0005")) return PeerFailure::calls_differ;
   // Whom it waited for. A message may have several of these: the first here says most.
-  if (says(kMonitored)) return PeerFailure::barrier_not_met;
+  if (says(kMonitored) || says(kMonitorTimedOut)) return PeerFailure::barrier_not_met;
   // "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv
   // from rank 0. Please check rank 0 logs for faulty rank."
   if (says("reached monitoredBarrier, but")) return PeerFailure::barrier_lost;

@@ -470,6 +470,15 @@ TEST(RankLog, FsdpNamesTheRankThatChangesItsOrder) {
             said + "\n" + "rank 3 analysis @2" + said.substr(said.find(':')));
 }
 
+TEST(RankLog, WhoGivesUpInAMonitoredBarrierWaitsForOthers) {
+  EXPECT_EQ(notes_of(rank_log_source(),
+                     kRaises + "RuntimeError: Rank 0 timed out in monitoredBarrier after 8000 ms.\n"
+                               " Successfully processed ranks: 1, 2\n",
+                     Rank(0)),
+            "rank 0 lost a peer @3: RuntimeError: Rank 0 timed out in monitoredBarrier after 8000 "
+            "ms.");
+}
+
 // torch.distributed.checkpoint tells on every rank what one of them raised.
 TEST(RankLog, WhatAnotherRankRaisedIsNotTheRanksOwn) {
   const std::string raises =

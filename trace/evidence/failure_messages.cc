@@ -1,6 +1,7 @@
 #include "trace/evidence/failure_messages.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include <fmt/format.h>
@@ -26,6 +27,98 @@ constexpr std::string_view kLockedMemory = "ibv_reg_mr";
 constexpr std::string_view kRankFailed = "RuntimeError: Rank ";
 constexpr std::string_view kModelsDiffer = "DDP expects same model across all ranks";
 
+// What mentions_a_peer() looks for.
+constexpr auto kOfPeers = std::to_array<std::string_view>({
+    // Sockets and Gloo.
+    "closed by remote",
+    "Remote peer closed",
+    "Peer disconnected",
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Connection refused",
+    "Broken pipe",
+    "connect to peer",
+    "Call to recv from",
+    "connectFullMesh failed",
+    "Application timeout",
+    "pair closure",
+    "got 0 bytes",
+    "recvValue failed",
+    "Timed out waiting",
+    "Operation timed out",
+    // c10d's store: what another rank was to put there, or the process that serves it.
+    "Timed out receiving",
+    "Timed out after",
+    "timed out after",
+    "has timed out",
+    "Socket Timeout",
+    "socket timeout",
+    "wait timeout",
+    "Wait timeout",
+    "waiting for clients",
+    "store based barrier",
+    "Timed out initializing",
+    "Stop_waiting response is expected",
+    "DistStoreError",
+    "DistNetworkError",
+    // c10d's groups, and what compares their calls.
+    kMonitored,
+    kMonitorTimedOut,
+    "reached monitoredBarrier, but",
+    "Detected mismatch between collectives",
+    "rank that exhausted inputs. Throwing",
+    "aught collective operation timeout",
+    "communicator was aborted",
+    "aborted its NCCL communicators",
+    "setting up NCCL communicator and retr",
+    "Work timed out during finalize",
+    "waiting for quorum",
+    // NCCL.
+    "Got completion from peer",
+    "remote process exited",
+    "remote process has exited",
+    "NCCL error: remote",
+    "ncclRemoteError",
+    "ncclSystemError",
+    // Huawei's HCCL: a peer's notification (2), connection (6), acknowledgement (13) or
+    // communicator (15) did not come, or its call has other arguments (5). Ascend's runtime: a task
+    // or a stream did not end in time, as all do that wait for a peer.
+    "EI0002",
+    "EI0005",
+    "EI0006",
+    "EI0013",
+    "EI0015",
+    "HCCL_E_TIMEOUT",
+    "error code:107020",
+    "error code:507046",
+    "error code:507048",
+    "error code is 107020",
+    "error code is 507046",
+    "error code is 507048",
+    // Other libraries.
+    "Horovod has been shut down",
+    "MPI_ERR_PROC_FAILED",
+    "MPI_ERR_REVOKED",
+    "Barrier timed out. ",
+    "tasks are unhealthy (stopped sending",
+    // Launchers, and whoever reports another process' end.
+    "ChildFailedError",
+    "SignalException",
+    "ProcessRaisedException",
+    "RendezvousConnectionError",
+    "RendezvousTimeoutError",
+    "RendezvousClosedError",
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "RayActorError",
+    "NodeDiedError",
+    "GetTimeoutError",
+    "WorkerCrashedError",
+    "Training failed due to worker errors",
+    "EngineDeadError",
+    "due to an exception in a background process",
+});
+
 // "RuntimeError: Rank 2 failed: stage load: exception x", of collective_utils.py.
 bool says_stage_failed(std::string_view exception) {
   const std::size_t at = exception.find(kRankFailed);
@@ -40,40 +133,8 @@ bool says_stage_failed(std::string_view exception) {
 bool mentions_a_peer(std::string_view message) {
   if (contains_text(message, "DataLoader")) return false;  // it waits for its own workers
   if (mentions_taken_port(message)) return false;
-  return contains_any(
-      message,
-      {"closed by remote peer", "Call to recv from", "Got completion from peer",
-       "Detected mismatch between collectives", "Connection closed by peer",
-       "Connection reset by peer", "Connection refused", "Broken pipe", "Timed out waiting",
-       "Timed out receiving",  // of the store, what another rank was to put there
-       "Timed out after", "timed out after",
-       "store based barrier",  // of init_process_group: others did not come
-       "Timed out initializing",
-       "Barrier timed out. ",  // of JAX's coordination service
-       "tasks are unhealthy (stopped sending",
-       "connectFullMesh failed",                 // of Gloo
-       "waiting for clients",                    // of TCPStore
-       "setting up NCCL communicator and retr",  // rank 0 did not come
-       "EI0002",                                 // of HCCL: a peer's notification did not come
-       "EI0005",                                 // of HCCL: a peer's call has other arguments
-       "EI0006",                                 // of HCCL: a peer's connection did not come
-       "EI0013",                                 // of HCCL: a peer does not acknowledge (RoCE)
-       "EI0015",                                 // of HCCL: not all ranks made the communicator
-       // Of Ascend's runtime: a task or a stream did not end in time, as all do that wait for a
-       // peer.
-       "error code:107020", "error code:507046", "error code:507048", "HCCL_E_TIMEOUT",
-       "error code is 107020", "error code is 507046", "error code is 507048", kMonitored,
-       kMonitorTimedOut, "reached monitoredBarrier, but", "RendezvousConnectionError",
-       "RendezvousTimeoutError", "RendezvousClosedError",
-       // Written by processes that report another one's end.
-       "Training failed due to worker errors",  // of Ray Train's driver
-       "ActorDiedError", "WorkerCrashedError", "EngineDeadError", "ProcessRaisedException",
-       "due to an exception in a background process", "has timed out", "Application timeout",
-       "Socket Timeout", "socket timeout", "wait timeout", "pair closure", "got 0 bytes",
-       "recvValue failed", "aught collective operation timeout", "remote process exited",
-       "remote process has exited", "communicator was aborted", "NCCL error: remote",
-       "ncclRemoteError", "ncclSystemError", "DistStoreError", "DistNetworkError",
-       "ChildFailedError", "SignalException", "rank that exhausted inputs. Throwing"});  // of Join
+  return std::any_of(kOfPeers.begin(), kOfPeers.end(),
+                     [&](std::string_view sign) { return contains_text(message, sign); });
 }
 
 bool mentions_taken_port(std::string_view message) {

@@ -479,6 +479,30 @@ TEST(RankLog, WhoGivesUpInAMonitoredBarrierWaitsForOthers) {
             "ms.");
 }
 
+TEST(RankLog, WhatFollowsFromAnotherProcessIsNoFailureOfTheRank) {
+  const auto kind = [](const std::string& raised) {
+    const std::string said = notes_of(rank_log_source(), kRaises + raised + "\n", Rank(1));
+    return said.substr(0, said.find(" @"));
+  };
+  for (const char* const raised :
+       {"RuntimeError: Remote peer closed the connection.",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:598] Peer disconnected",
+        "RuntimeError: unable to connect to peer 3", "RuntimeError: Operation timed out!",
+        "RuntimeError: Wait timeout", "RuntimeError: Stop_waiting response is expected",
+        "RuntimeError: [Rank 1] Found key in store: NCCLABORTEDCOMM:x, from rank: 0. This means "
+        "that rank has aborted its NCCL communicators previously and is not in a healthy state.",
+        "torch.distributed.DistBackendError: Work timed out during finalize",
+        "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was",
+        "mpi4py.MPI.Exception: MPI_ERR_PROC_FAILED: Process Failure",
+        "ray.exceptions.NodeDiedError: Task failed due to the node",
+        "ray.exceptions.GetTimeoutError: Get timed out: some object(s) not ready."})
+    EXPECT_EQ(kind(raised), "rank 1 lost a peer") << raised;
+  for (const char* const raised :
+       {"ValueError: no peer named x", "EOFError", "TimeoutError: the tokenizer took too long",
+        "RuntimeError: cannot connect the two graphs"})
+    EXPECT_EQ(kind(raised), "rank 1 exception") << raised;
+}
+
 // torch.distributed.checkpoint tells on every rank what one of them raised.
 TEST(RankLog, WhatAnotherRankRaisedIsNotTheRanksOwn) {
   const std::string raises =

@@ -142,14 +142,17 @@ bool is_control(std::string_view sequence) {
 
 }  // namespace
 
-bool is_utf8(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const std::size_t length = sequence_length(bytes);
-    if (length == 0) return false;
-    bytes.remove_prefix(length);
+std::size_t utf8_length(std::string_view bytes) {
+  std::size_t valid = 0;
+  while (valid < bytes.size()) {
+    const std::size_t length = sequence_length(bytes.substr(valid));
+    if (length == 0) break;
+    valid += length;
   }
-  return true;
+  return valid;
 }
+
+bool is_utf8(std::string_view bytes) { return utf8_length(bytes) == bytes.size(); }
 
 std::string to_utf8(std::string_view bytes) {
   std::string out;

@@ -76,6 +76,8 @@ std::string printable(std::string_view bytes);
 // where a line ends in punctuation, otherwise by "; ". Empty lines are left out.
 std::string one_line(std::string_view text);
 
+// How many of the first bytes are valid UTF-8: all, or those before the first that is not.
+std::size_t utf8_length(std::string_view bytes);
 bool is_utf8(std::string_view bytes);
 
 // `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.

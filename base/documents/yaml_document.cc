@@ -1,8 +1,10 @@
 #include "base/documents/yaml_document.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,13 @@ constexpr std::size_t kMaxDepth = 32;
 Location location_of(const std::string& file, const YAML::Mark& mark) {
   if (mark.is_null()) return {file, 0, 0};
   return {file, mark.line + 1, mark.column + 1};
+}
+
+// The place that comes after `before`, the beginning of the file's text. Columns are characters.
+Location place_after(const std::string& file, std::string_view before) {
+  const std::size_t line = before.rfind('\n') + 1;  // 0 in the first line
+  return {file, 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
+          1 + static_cast<int>(columns_of(before.substr(line)))};
 }
 
 // A plain scalar, typed as in YAML 1.2's core schema, without octal, hexadecimal, infinities and
@@ -232,9 +241,11 @@ const Location& YamlDocument::key_location(const std::string& pointer) const {
 Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file) {
   if (text.size() > kMaxBytes)
     return Error{"the file is larger than 1 MiB", {file, 0, 0}, "a scenario is a page of YAML"};
-  if (printable(text).find("\uFFFD") != std::string::npos)
-    return Error{
-        "the file is not UTF-8 text", {file, 0, 0}, "save it as UTF-8: it is a YAML text file"};
+  if (const std::size_t valid = utf8_length(text); valid < text.size())
+    return Error{fmt::format("the file is not UTF-8 text: the byte 0x{:02x} is of no character",
+                             static_cast<unsigned char>(text[valid])),
+                 place_after(file, std::string_view(text).substr(0, valid)),
+                 "save it as UTF-8: it is a YAML text file"};
   // yaml-cpp reports bad input by exceptions; they end here.
   try {
     std::istringstream stream(text);

@@ -137,6 +137,7 @@ TEST(IsUtf8, TellsTextFromOtherBytes) {
   EXPECT_TRUE(is_utf8("a\x1b é 漢 😀\n"));
   EXPECT_TRUE(is_utf8(""));
   EXPECT_FALSE(is_utf8("a\xc3"));
+  EXPECT_EQ(utf8_length("é\xffz"), 2U);
   EXPECT_FALSE(is_utf8("\xed\xa0\x80"));
 }
 

@@ -11,6 +11,7 @@ namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string error_of_text(const std::string& text) {
@@ -45,7 +46,12 @@ TEST(HostileYaml, TwoDocuments) {
 
 TEST(HostileYaml, Binary) {
   EXPECT_THAT(error_of_text(std::string("\x7f\x45\x4c\x46\x02\xff\x00\xfe", 8)),
-              HasSubstr("not UTF-8 text"));
+              StartsWith("bad.yaml:1:6: error: the file is not UTF-8 text: the byte 0xff is"));
+  // Latin-1. Columns count characters.
+  EXPECT_THAT(error_of_text("lockstep: 1\nname: é \xe9\n"),
+              StartsWith("bad.yaml:2:9: error: the file is not UTF-8 text"));
+  // The replacement character itself is valid.
+  EXPECT_THAT(error_of_text("nam\uFFFD: x\n"), Not(HasSubstr("UTF-8")));
   EXPECT_THAT(error_of_text(std::string("name: a\0b\n", 10)), HasSubstr("error: "));
   EXPECT_THAT(error_of_text("\x1b[2Jname: \x07\n"), HasSubstr("error: "));
 }

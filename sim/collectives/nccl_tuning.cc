@@ -110,6 +110,8 @@ class Model {
         level_(group.nodes > 1 ? *tuning.between : tuning.inside),
         speed_(level_.speed * speed),
         per_node_(group.ranks / group.nodes),
+        fewest_(group.fewest > 0 ? group.fewest : per_node_),
+        most_(group.most > 0 ? group.most : per_node_),
         // Columns of the tables: 1, 2, and 3 or more nodes.
         nodes_column_(static_cast<std::size_t>(std::min<std::int64_t>(group.nodes, 3) - 1)) {}
 
@@ -167,10 +169,10 @@ class Model {
   // ranks uses only their share of the network cards.
   double channels(const NcclChannels& full) const {
     if (group_.nodes == 1) return static_cast<double>(full.count);
-    const std::int64_t whole = std::max(group_.machine_ranks_per_node, per_node_);
-    return static_cast<double>(std::max<std::int64_t>(1, full.count * per_node_ / whole));
+    const std::int64_t whole = std::max(group_.machine_ranks_per_node, fewest_);
+    return static_cast<double>(std::max<std::int64_t>(1, full.count * fewest_ / whole));
   }
-  std::int64_t nvls_channels() const { return std::min(tuning_.inside.nvls->count, per_node_); }
+  std::int64_t nvls_channels() const { return std::min(tuning_.inside.nvls->count, fewest_); }
 
   static double gigabytes(const NcclChannels& c) { return c.each.bytes_per_second() / kGiga; }
 
@@ -202,6 +204,7 @@ class Model {
     NcclGroup inside = group_;
     inside.ranks = per_node_;
     inside.nodes = 1;
+    inside.fewest = inside.most = 0;
     const Model node(op_, inside, Bytes{static_cast<std::int64_t>(bytes_)}, tuning_, 1);
     const double bus = static_cast<double>(nvls_channels()) *
                        node.channel_bandwidth(NcclAlgorithm::nvls) *
@@ -213,8 +216,8 @@ class Model {
   // bandwidth, since each byte goes up and down there (search.cc, "increase bwIntra").
   double collnet_bus() const {
     const double between = channels(level_.ring) * gigabytes(level_.ring);
-    const double share = static_cast<double>(per_node_) /
-                         static_cast<double>(std::max(group_.machine_ranks_per_node, per_node_));
+    const double share = static_cast<double>(fewest_) /
+                         static_cast<double>(std::max(group_.machine_ranks_per_node, fewest_));
     const double inside =
         static_cast<double>(tuning_.inside.ring.count) * gigabytes(tuning_.inside.ring) * share;
     return per_node_ == 1 ? 2 * between : std::min(2 * between, inside);
@@ -224,7 +227,7 @@ class Model {
   // passes all ranks of a node over their links, and leaves the node at the last one. NCCL's search
   // gives channels no more than the links hold (src/graph/search.cc).
   double most_inside_nodes() const {
-    const auto k = static_cast<double>(per_node_);
+    const auto k = static_cast<double>(most_);
     return static_cast<double>(tuning_.inside.ring.count) * gigabytes(tuning_.inside.ring) * k /
            (k - 1);
   }
@@ -248,8 +251,7 @@ class Model {
       return 0.5 * bus * (tuning_.gpu >= GpuGeneration::hopper ? nccl_constants::kDirectHopper : 1);
     }
     double bus = count * channel_bandwidth(a);
-    if ((ring || tree) && group_.nodes > 1 && per_node_ > 1)
-      bus = std::min(bus, most_inside_nodes());
+    if ((ring || tree) && group_.nodes > 1 && most_ > 1) bus = std::min(bus, most_inside_nodes());
     // LL sends 4 bytes of flag with 4 of data, so half the bandwidth; LL128 8 of 128 bytes.
     if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * nccl_constants::kRingLl);
     if (ring && p == NcclProtocol::ll128)
@@ -334,7 +336,8 @@ class Model {
   const NcclTuning& tuning_;
   const NcclLevel& level_;
   double speed_;
-  std::int64_t per_node_;
+  std::int64_t per_node_;  // the mean, rounded down
+  std::int64_t fewest_, most_;
   std::size_t nodes_column_;
 };
 
@@ -384,7 +387,7 @@ bool nccl_tunes(trace::Op op) {
 std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,
                                  const NcclTuning& tuning, double speed) {
   LOCKSTEP_CHECK(nccl_tunes(op) && group.ranks >= 2 && group.nodes >= 1 &&
-                     group.ranks % group.nodes == 0 && (group.nodes == 1 || tuning.between),
+                     group.ranks >= group.nodes && (group.nodes == 1 || tuning.between),
                  "a group that NCCL's model has no answer for");
   return Model(op, group, bytes, tuning, speed).costs();
 }

@@ -80,11 +80,14 @@ struct NcclTuning {
   std::vector<std::string> fitted_to;  // rows of tables, labelled as by `calibrate check`
 };
 
-// A group of `ranks` on `nodes`, the same number on each; a full node of the machine holds
-// machine_ranks_per_node. `sharp`: the switches between nodes reduce.
+// A group of `ranks` on `nodes`; a full node of the machine holds machine_ranks_per_node. `sharp`:
+// the switches between nodes reduce. `fewest` and `most` of its ranks are on one node; 0: all nodes
+// have equally many. As in NCCL, the node with the fewest decides how many channels all use
+// (src/init.cc), and latencies are those of nodes of ranks / nodes (src/graph/tuning.cc).
 struct NcclGroup {
   std::int64_t ranks = 2, nodes = 1, machine_ranks_per_node = 1;
   bool sharp = false;
+  std::int64_t fewest = 0, most = 0;
 };
 
 struct NcclCost {
@@ -99,7 +102,7 @@ struct NcclCost {
 bool nccl_tunes(trace::Op op);
 
 // The costs of every pair that NCCL could take, in NCCL's order. Requires nccl_tunes(op), ranks >=
-// 2, ranks a multiple of nodes, and `between` for more than one node. `bytes` as in Collective.
+// 2, a rank on each node, and `between` for more than one node. `bytes` as in Collective.
 // `speed` multiplies the level's; it does not change NCCL's choice.
 std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,
                                  const NcclTuning& tuning, double speed = 1);

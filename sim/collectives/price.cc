@@ -14,9 +14,9 @@ namespace {
 
 Error too_long() { return {"a call takes longer than 106 days", {}, "check the machine's links"}; }
 
-// A ring over all ranks of a group with the same number on each node. Every hop between nodes uses
-// the links of all ranks of a node; the latency is that of a ring inside and of a tree between
-// nodes.
+// A ring over all ranks of a group. Every hop between nodes uses the links of all ranks of a node,
+// of the node with the fewest; the latency is that of a ring inside the fullest node and of a tree
+// between nodes.
 Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& layout, Bytes bytes,
                               const Links& links) {
   const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
@@ -30,7 +30,7 @@ Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& layout, Bytes byt
   const Rational sent = part * Rational(rounds);
   const Rational reduced = op == trace::Op::all_gather ? Rational(0) : part;
   const Path path = {
-      {0, Rational(rounds) * Rational(layout.per_node - 1), Rational(0), Rational(0)},
+      {0, Rational(rounds) * Rational(layout.on_fullest() - 1), Rational(0), Rational(0)},
       {1, Rational(rounds) * Rational(log2_ceil(layout.nodes)), sent, reduced}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
   if (!time) return too_long();
@@ -42,10 +42,10 @@ Result<Picos> time_in_network(const GroupLayout& layout, Bytes bytes, const Link
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / layout.per_node;
   LinkCost across = links.back();
   across.beta.bits_per_second = std::min(across.beta.bits_per_second, most) * layout.per_node;
-  if (layout.per_node > 1)
+  if (layout.on_fullest() > 1)
     across.beta.bits_per_second =
         std::min(across.beta.bits_per_second, links.front().beta.bits_per_second);
-  const Path path = {{0, Rational(2) * Rational(layout.per_node - 1), Rational(0), Rational(0)},
+  const Path path = {{0, Rational(2) * Rational(layout.on_fullest() - 1), Rational(0), Rational(0)},
                      {1, Rational(2), Rational(bytes.value), Rational(0)}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
   if (!time) return too_long();
@@ -104,7 +104,7 @@ std::optional<double> measured_seconds(const Call& call, const GroupLayout& layo
                                        const Interconnect& machine) {
   const GroupLayout dense = packed(layout.ranks, machine.ranks_per_node);
   if (plain_op(call.op) != trace::Op::all_reduce || layout.nodes != dense.nodes ||
-      layout.per_node != dense.per_node)
+      layout.per_node != dense.per_node || layout.fullest != dense.fullest)
     return std::nullopt;
   // Nodes of another size (a plan's gpus_per_node) put the same ranks elsewhere.
   if (machine.as_measured == nullptr ||
@@ -190,11 +190,8 @@ Result<Price> modelled(const Call& call, const GroupLayout& layout, const Interc
 
 GroupLayout packed(std::int64_t ranks, std::int64_t ranks_per_node) {
   const std::int64_t nodes = (ranks + ranks_per_node - 1) / ranks_per_node;
-  GroupLayout out{ranks, nodes, 0};
-  if (nodes == 1)
-    out.per_node = ranks;
-  else if (ranks % nodes == 0 && ranks / nodes == ranks_per_node)
-    out.per_node = ranks_per_node;
+  GroupLayout out{ranks, nodes, ranks - (nodes - 1) * ranks_per_node};  // on the last one
+  if (nodes > 1 && out.per_node < ranks_per_node) out.fullest = ranks_per_node;
   return out;
 }
 
@@ -206,18 +203,18 @@ std::string_view source_name(PriceSource source) {
 
 bool goes_in_rings(trace::Op op, const GroupLayout& layout) {
   const trace::Op plain = plain_op(op);
-  return layout.nodes > 1 && layout.per_node > 0 &&
-         (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
-          plain == trace::Op::reduce_scatter);
+  return layout.nodes > 1 && (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
+                              plain == trace::Op::reduce_scatter);
 }
 
 std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& layout,
                                   const Interconnect& machine, double speed) {
   const bool answers = machine.nccl && nccl_tunes(call.op) && layout.ranks >= 2 &&
-                       layout.per_node > 0 && (layout.nodes == 1 || machine.nccl->between);
+                       (layout.nodes == 1 || machine.nccl->between);
   if (!answers) return std::nullopt;
-  const NcclGroup group{layout.ranks, layout.nodes, machine.ranks_per_node,
-                        machine.network && machine.network->sharp};
+  const NcclGroup group{layout.ranks,           layout.nodes,
+                        machine.ranks_per_node, machine.network && machine.network->sharp,
+                        layout.per_node,        layout.on_fullest()};
   return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl, speed));
 }
 

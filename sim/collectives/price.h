@@ -19,6 +19,7 @@
 // links twice as fast), they are scaled by the change that one of the other two sources predicts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,12 +40,16 @@ namespace lockstep::sim {
 struct GroupLayout {
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
-  // Ranks on each of its nodes; 0 if the nodes have different numbers.
+  // Ranks on each of its nodes; where these differ, the fewest: a ring leaves that node over the
+  // links of these alone.
   std::int64_t per_node = 1;
   // Links between switches that a message passes; 0 if they add no latency (Topology::hop).
   double ring_hops = 0;  // from one of its nodes to the next: the mean
   double pair_hops = 0;  // from any of its nodes to any other: the mean
   double most_hops = 0;  // from its first node to another: the most
+  // Ranks on its fullest node; 0: as on each of the others.
+  std::int64_t fullest = 0;
+  std::int64_t on_fullest() const { return std::max(per_node, fullest); }
 
   friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
 };
@@ -103,11 +108,12 @@ bool goes_in_rings(trace::Op op, const GroupLayout& layout);
 //
 //   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing
 //
-// with r = 2 for all-reduce, else 1; primes mark the links inside a node. These rings leave a node
-// over the links of all its ranks, as NCCL's channels do, but with the latency of a tree, which
-// NCCL uses where latency matters. All other calls cost what closed_form.h says, with the links
-// between nodes if the group leaves its node. Where the network reduces (Topology::sharp), an
-// all-reduce goes up to the switches and down once:
+// with r = 2 for all-reduce, else 1; primes mark the links inside a node. Where nodes have
+// different numbers of ranks, the fullest one's k counts for the latency, and the smallest one's
+// for the bandwidth. These rings leave a node over the links of all its ranks, as NCCL's channels
+// do, but with the latency of a tree, which NCCL uses where latency matters. All other calls cost
+// what closed_form.h says, with the links between nodes if the group leaves its node. Where the
+// network reduces (Topology::sharp), an all-reduce goes up to the switches and down once:
 //
 //   2(k-1)·a' + 2·a + B/min(beta', k·beta)
 //

@@ -74,10 +74,12 @@ GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ran
   GroupLayout out;
   out.ranks = static_cast<std::int64_t>(members.size());
   out.nodes = static_cast<std::int64_t>(on_node.size());
-  out.per_node = on_node.empty() ? 0 : on_node.begin()->second;
-  // Unequal nodes: 0 says so.
-  for (const auto& [node, ranks] : on_node)
-    if (ranks != out.per_node) out.per_node = 0;
+  if (on_node.empty()) return out;
+  const auto [fewest, most] =
+      std::minmax_element(on_node.begin(), on_node.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+  out.per_node = fewest->second;
+  if (most->second > out.per_node) out.fullest = most->second;
   return out;
 }
 

@@ -190,7 +190,8 @@ TEST(SimulateCollective, SaysWhetherSwitchesReduce) {
                    false)["collectives"][0]["algorithm"];
   };
   EXPECT_EQ(algorithm("16"), "in_network");
-  EXPECT_EQ(algorithm("12"), "ring");  // nodes of 8 and 4
+  EXPECT_EQ(algorithm("12"), "in_network");  // nodes of 8 and 4
+  EXPECT_EQ(algorithm("8"), "ring");         // one node
 }
 
 TEST(SimulateCollective, AMachineReplacesTheLinks) {

@@ -19,7 +19,7 @@ constexpr std::array kOps = {
     trace::Op::reduce,     trace::Op::all_to_all, trace::Op::barrier,        trace::Op::send};
 constexpr std::array kLayouts = {sim::GroupLayout{1, 1, 1}, sim::GroupLayout{8, 1, 8},
                                  sim::GroupLayout{16, 2, 8}, sim::GroupLayout{96, 12, 8},
-                                 sim::GroupLayout{5, 2, 0}};
+                                 sim::GroupLayout{5, 2, 2, 0, 0, 0, 3}};
 constexpr std::array kSizes = {Bytes{0}, Bytes{1}, Bytes{1 << 26U}, Bytes{INT64_MAX}};
 
 void price_calls(const sim::Machine& machine) {

@@ -70,6 +70,33 @@ TEST(Price, IsWhatWasMeasuredWhereItWasMeasured) {
             PriceSource::tuning);
 }
 
+// 12 ranks were priced as one ring whose every hop is one over the network: eight times as long as
+// 16 ranks. NCCL takes as many channels as the node with the fewest ranks has.
+TEST(Price, UnevenNodesAreAsFastAsTheOneWithTheFewestRanks) {
+  for (const EmbeddedFile& file : shipped_machines()) {
+    const Machine machine = shipped(std::string(machine_name_of(file)).c_str());
+    if (machine.links.size() < 2) continue;
+    const std::int64_t node = machine.ranks_per_node;
+    for (const trace::Op op :
+         {trace::Op::all_reduce, trace::Op::all_gather, trace::Op::reduce_scatter})
+      for (const std::int64_t full : {1, 3, 12})
+        for (const std::int64_t rest : {std::int64_t{1}, node / 2, node - 1}) {
+          const std::int64_t nodes = full + 1;
+          const GroupLayout uneven = packed(full * node + rest, node);
+          EXPECT_EQ(uneven.per_node, rest);
+          const Call call{op, Bytes{kGibi}};
+          const Picos time = price(call, uneven, machine)->time;
+          const Picos even = price(call, {nodes * rest, nodes, rest}, machine)->time;
+          // More ranks take more of the buffer over each link, at most twice as much.
+          EXPECT_GE(time.seconds(), even.seconds() * 0.9) << machine.name << " " << rest;
+          EXPECT_LE(time.seconds(), even.seconds() * 2.2) << machine.name << " " << rest;
+          // No slower than over the links of one rank alone.
+          const Picos alone = price(call, {nodes, nodes, 1}, machine)->time;
+          EXPECT_LE(time.seconds(), alone.seconds() * 2.2) << machine.name << " " << rest;
+        }
+  }
+}
+
 // Ranks of a second node do not make a call of a large buffer faster: their links are as slow, and
 // the network is no faster. (A few percent: over the network NCCL finds other channels.)
 TEST(Price, MoreNodesAreNotFaster) {

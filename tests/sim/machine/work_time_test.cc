@@ -112,7 +112,7 @@ TEST(WorkTime, GroupsArePlacedByTheirNodes) {
   EXPECT_EQ(layout_of({0, 1, 2, 3}, 4), (GroupLayout{4, 1, 4}));
   EXPECT_EQ(layout_of({0, 1, 4, 5}, 4), (GroupLayout{4, 2, 2}));
   EXPECT_EQ(layout_of({0, 4, 8}, 4), (GroupLayout{3, 3, 1}));
-  EXPECT_EQ(layout_of({0, 1, 4}, 4), (GroupLayout{3, 2, 0}));
+  EXPECT_EQ(layout_of({0, 1, 4}, 4), (GroupLayout{3, 2, 1, 0, 0, 0, 2}));
 }
 
 ProgramCall all_reduce(std::int64_t bytes) {
@@ -178,7 +178,7 @@ TEST(CallTime, WhatNcclsModelDoesNotKnowTakesItsFormula) {
   to_all.bytes = Bytes{1000};
   for (const auto& [call, layout] :
        {std::pair{to_all, GroupLayout{8, 1, 8}}, std::pair{all_reduce(8), GroupLayout{1, 1, 1}},
-        std::pair{all_reduce(8), GroupLayout{9, 2, 0}},
+        std::pair{all_reduce(8), GroupLayout{9, 2, 1, 0, 0, 0, 8}},
         std::pair{all_reduce(8), GroupLayout{16, 2, 8}}}) {
     EXPECT_FALSE(nccl_call({call.op, call.bytes}, layout, machine));
     EXPECT_EQ(*call_time(call, layout, machine), *call_time(call, layout, without));

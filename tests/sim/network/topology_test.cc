@@ -252,10 +252,16 @@ TEST(Topology, HopsAreThoseOfTheRoutes) {
   }
 }
 
-// 12 ranks on nodes of 8: no formula of switches, so that they go around.
-TEST(Topology, UnequalNodesGoInARingAlsoWhereSwitchesReduce) {
-  EXPECT_EQ(pattern_of(trace::Op::all_reduce, packed(12, 8), {}, true), Pattern::ring);
-  EXPECT_EQ(pattern_of(trace::Op::all_reduce, packed(16, 8), {}, true), Pattern::in_network);
+// 12 ranks on nodes of 8: the four ranks of the second node put a quarter each on their ports,
+// which is what their price counts.
+TEST(Topology, SwitchesReduceWhatUnequalNodesSend) {
+  for (const std::int32_t ranks : {12, 16})
+    EXPECT_EQ(pattern_of(trace::Op::all_reduce, packed(ranks, 8), {}, true), Pattern::in_network);
+  const Network net = network(tree({{2, 1}}), 8, 16);
+  double most = 0;
+  for (const LinkLoad& load : traffic(net, every(12), trace::Op::all_reduce, Pattern::in_network))
+    if (!net.is_inside(load.link)) most = std::max(most, load.bytes);
+  EXPECT_EQ(most, 1.0 / 4);
 }
 
 // NVLS within a node reduces in the switch of that node.

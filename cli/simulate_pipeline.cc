@@ -166,6 +166,10 @@ Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
 // Every piece of the model needs at least one whole layer.
 Status check_layers(const PipelineCommand& command, const sim::PipelineShape& shape) {
   if (!command.layers) return Status::ok();
+  if (*command.layers < 1)
+    return Error{fmt::format("--layers is {}; a model has at least 1", *command.layers),
+                 {},
+                 "give --layers a positive number"};
   const std::int64_t pieces = shape.pieces();
   const std::string cut =
       fmt::format("{} stages{}", shape.stages,

@@ -68,6 +68,11 @@ Status check_counts(const PipelineShape& shape) {
     if (count.value < 1)
       return refusal(fmt::format("{} is {}; a pipeline has at least 1", count.flag, count.value),
                      fmt::format("give {} a positive number", count.flag));
+  if (shape.stages > kMaxPipelineStages)
+    return refusal(fmt::format("--stages is {}; at most {} are simulated: a stage has at least a "
+                               "layer, and no model has as many",
+                               shape.stages, kMaxPipelineStages),
+                   "give --stages the number of GPUs that the layers are dealt over");
   return Status::ok();
 }
 

@@ -59,6 +59,9 @@ struct PipelineProgram {
 // run.
 inline constexpr std::int64_t kMaxPipelineTasks = std::int64_t{1} << 23U;
 
+// The most stages. A stage has at least a layer, and no model has nearly as many.
+inline constexpr std::int32_t kMaxPipelineStages = std::int32_t{1} << 16U;
+
 // "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv".
 std::string_view pipeline_schedule_name(PipelineSchedule schedule);
 const std::vector<std::string>& pipeline_schedule_names();
@@ -88,9 +91,9 @@ std::vector<PipelineTask> stage_order(PipelineSchedule schedule, std::int32_t st
                                       std::int32_t micro_batches);
 
 // The program of `schedule`. O(tasks). Errors, with the flag of `lockstep simulate pipeline` to
-// change: a count below 1, a program above kMaxPipelineTasks, chunks that the schedule does not
-// have (1, except interleaved; zbv has exactly 2), interleaved micro-batches that are not a
-// multiple of the stages.
+// change: a count below 1, more than kMaxPipelineStages, a program above kMaxPipelineTasks, chunks
+// that the schedule does not have (1, except interleaved; zbv has exactly 2), interleaved
+// micro-batches that are not a multiple of the stages.
 Result<PipelineProgram> make_pipeline(PipelineSchedule schedule, PipelineShape shape);
 
 }  // namespace lockstep::sim

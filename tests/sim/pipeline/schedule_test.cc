@@ -125,6 +125,14 @@ TEST(PipelineSchedule, AVeeOfManyStagesAndOneMicroBatchIsMadeAtOnce) {
   EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 3);
 }
 
+// A million stages took seconds, for a question that nobody has.
+TEST(PipelineSchedule, StagesAreNoMoreThanAModelCouldHave) {
+  const Result<PipelineProgram> program =
+      make_pipeline(PipelineSchedule::one_f_one_b, {kMaxPipelineStages + 1, 1, 1});
+  ASSERT_FALSE(program);
+  EXPECT_THAT(program.error().message, HasSubstr("--stages is 65537; at most 65536"));
+}
+
 TEST(PipelineSchedule, PiecesAndStagesAreEachOthersInverse) {
   const PipelineProgram vee = *make_pipeline(PipelineSchedule::zbv, {3, 5, 2});
   EXPECT_EQ(vee.piece(0, 1), 5);  // the model ends where it begins
@@ -162,7 +170,8 @@ TEST(PipelineSchedule, RefusesWhatCannotBe) {
        {4, 6, 2},
        "not a multiple of --stages 4",
        "--micro-batches 8"},
-      {PipelineSchedule::gpipe, {2147483647, 2147483647, 1}, "more than 8388608 tasks", "fewer"},
+      {PipelineSchedule::gpipe, {65536, 2147483647, 1}, "more than 8388608 tasks", "fewer"},
+      {PipelineSchedule::gpipe, {2147483647, 2147483647, 1}, "--stages is 2147483647", "GPUs"},
       {PipelineSchedule::interleaved, {1, 1, 2147483647}, "more than 8388608 tasks", "fewer"},
   };
   for (const RefusedSchedule& refusal : refusals) {

@@ -100,6 +100,7 @@ TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
        "not a multiple",
        "--micro-batches 8"},
       {{"--layers", "3"}, "--layers 3 cannot be divided into 4 stages", "at most 3 --stages"},
+      {{"--layers", "0"}, "--layers is 0; a model has at least 1", "a positive number"},
       {{"--layers", "6"}, "--layers 6 do not divide evenly", "as lists"},
       {{"--forward", "1"}, "--forward: \"1\" has no unit", "500ns"},
       {{"--forward", "1us,2us"}, "--forward has 2 values for 4 stages", "one value, or 4"},

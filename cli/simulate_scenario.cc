@@ -176,18 +176,18 @@ Result<reports::ExitStatus> checked_and_simulated(const SimulateScenarioCommand&
     return Error{fmt::format("no file or command \"{}\"", printable(command.path)),
                  {},
                  fmt::format("did you mean `lockstep simulate {}`?", meant)};
-  // Before a machine is asked for, which a plan has.
-  if (const Result<std::string> text = read_input(command.path)) {
-    const Result<YamlDocument> document = parse_yaml(*text, command.path);
-    if (document)
-      if (auto other = other_kind(*document, "lockstep")) return *other;
-  }
   if (const std::vector<std::string> plans = shipped_names("plans");
       std::find(plans.begin(), plans.end(), command.path) != plans.end() &&
       !std::filesystem::exists(command.path, unknown))
     return Error{fmt::format("{} is a plan, not a scenario", command.path),
                  {},
                  fmt::format("lockstep simulate plan {}", command.path)};
+  // Before a machine is asked for: a plan has one, and a file that is not there needs none.
+  const Result<std::string> text = read_input(command.path);
+  if (!text) return text.error();
+  const Result<YamlDocument> document = parse_yaml(*text, command.path);
+  if (!document) return document.error();
+  if (auto other = other_kind(*document, "lockstep")) return *other;
   if (const Status folder = check_traces_folder(command.traces); !folder) return folder.error();
   if (command.machine.empty())
     return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};

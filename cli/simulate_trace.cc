@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -259,6 +261,10 @@ struct Settings {
 };
 
 Result<Settings> settings_of(const TraceCommand& command) {
+  // Before a machine is asked for, which a file that is not there does not need.
+  for (const std::string& path : command.paths)
+    if (std::error_code unknown; path != "-" && !std::filesystem::exists(path, unknown))
+      return Error{"no such file or folder", {path}, "check how the path is written"};
   const std::vector<std::string> made = {command.traces};
   if (const Status outputs = check_simulation_output(command.output, made); !outputs)
     return outputs.error();

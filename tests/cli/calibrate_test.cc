@@ -178,6 +178,10 @@ TEST_F(SimulateScenario, WrongUsageIsRefusedWithTheReason) {
   };
   says({"simulate"}, "nothing to simulate");
   says({"simulate", job_}, "no machine");
+  // What is wrong with the file is said before a machine is asked for.
+  says({"simulate", folder_.file("none")}, "none");
+  says({"simulate", "trace", folder_.file("none")}, "none: error: no such file or folder");
+  says({"simulate", write("empty.yaml", "")}, "empty.yaml:1:1: error: the file is empty");
   says({"simulate", job_, "--machine", folder_.file("none.yaml")}, "none.yaml");
   says({"simulate", folder_.file("none"), "--machine", machine_}, "none");
   says({"simulate", job_, "--machine", write("bad.yaml", "machine: 1\nname: [")}, "bad.yaml:");

@@ -14,10 +14,10 @@ transformers](simulate-workloads.md).
 
 Made by `scripts/validate-simulator`; do not edit. To make it again:
 
-    scripts/validate-simulator                 # minutes; all but the measured step times
+    scripts/validate-simulator                 # minutes; what needs nothing else
     scripts/validate-simulator --runs          # these too: a quiet machine, and half an hour
     scripts/validate-simulator --profiles DIR  # recorded jobs: DIR/param, DIR/HolisticTraceAnalysis
-    scripts/validate-simulator --only tables   # published measurements alone
+    scripts/validate-simulator --tables DIR    # published measurements, beside those of sim/tables
 
 The script fails if an exact answer is missed, if a mean error is above its goal, or if a verdict or a sequence of
 calls differs from the real job's. It reads tables of published measurements from `sim/tables`, and from the folder

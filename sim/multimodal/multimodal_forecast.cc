@@ -234,7 +234,7 @@ MultimodalForecast forecast_of(const MultimodalPlan& plan, const Calibration& ca
   out.samples_per_second = steps.samples / out.seconds;
   out.tokens_per_second = steps.tokens / out.seconds;
   if (plan.llm.failures)
-    out.goodput = goodput_of(*plan.llm.failures, static_cast<double>(plan.gpus));
+    out.goodput = goodput_of(*plan.llm.failures, static_cast<double>(plan.gpus), out.seconds);
   out.mfu = steps.flops / (cost.peak_flops * static_cast<double>(plan.gpus) * out.seconds);
   out.time = time_parts_of(out, steps.shares);
   return out;

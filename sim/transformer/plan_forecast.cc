@@ -266,15 +266,17 @@ std::string interval_basis(const Calibration& calibration) {
       percent(calibration.cost.spread));
 }
 
-PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus) {
+PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus,
+                                 double step_seconds) {
   const FailureModel model{failures.gpu_mtbf_hours * 3600 / gpus, failures.checkpoint.seconds(),
                            failures.restart.seconds()};
   PlanForecast::Goodput out;
   out.mtbf = model.mtbf;
-  out.best = best_interval(model);
+  // Less than a step is no progress that a checkpoint could keep.
+  out.best = std::max(best_interval(model), step_seconds);
   out.young = young_interval(model);
   out.daly = daly_interval(model);
-  out.interval = failures.every ? failures.every->seconds() : out.best;
+  out.interval = failures.every ? std::max(failures.every->seconds(), step_seconds) : out.best;
   out.share = goodput(model, out.interval);
   return out;
 }
@@ -293,7 +295,7 @@ Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& cali
   out.range = step_range(step->seconds, *cost);
   out.need = {step->memory_bytes,
               plan.gpu_memory ? plan.gpu_memory : calibration.machine.per_device};
-  if (plan.failures) out.goodput = goodput_of(*plan.failures, out.gpus());
+  if (plan.failures) out.goodput = goodput_of(*plan.failures, out.gpus(), step->seconds);
   out.samples_per_second = static_cast<double>(plan.plan.global_batch) / step->seconds;
   out.tokens_per_second = out.samples_per_second * static_cast<double>(plan.plan.sequence);
   // The FLOPs that all GPUs could do in the step at their 16-bit peak.

@@ -58,7 +58,7 @@ struct PlanForecast {
   // If the plan says how often GPUs fail (sim/forecast/goodput.h), in seconds.
   struct Goodput {
     double mtbf = 0;      // of the whole job
-    double interval = 0;  // work between two checkpoints
+    double interval = 0;  // work between two checkpoints, at least a step
     double best = 0, young = 0, daly = 0;
     double share = 0;  // of the time that is progress
   };
@@ -72,8 +72,9 @@ struct PlanForecast {
 // What a calibration's interval rests on, in a sentence.
 std::string interval_basis(const Calibration& calibration);
 
-// The goodput of a job on this many GPUs.
-PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus);
+// The goodput of a job on this many GPUs, whose checkpoints come between its steps.
+PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus,
+                                 double step_seconds);
 
 // What the times of a step with ZeRO-1 or ZeRO-2 rest on, in a sentence; empty where there is
 // nothing to say. `overlapped`: the exchange of gradients is.

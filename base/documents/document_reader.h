@@ -57,9 +57,13 @@ class DocumentReader {
     return has(pointer) ? quantity(pointer, parse) : otherwise;
   }
 
+  // Of the value at `pointer`, or, if the document leaves it out, of what encloses it.
+  const Location& location(const std::string& pointer) const {
+    return document_.value_location(pointer);
+  }
   // A problem of the value at `pointer`, or, if the document leaves it out, of what encloses it.
   Error error_at(const std::string& pointer, std::string message, std::string fix) const {
-    return {std::move(message), document_.value_location(pointer), std::move(fix)};
+    return {std::move(message), location(pointer), std::move(fix)};
   }
   void refuse(const std::string& pointer, std::string message, std::string fix) {
     if (!problem_) problem_ = error_at(pointer, std::move(message), std::move(fix));

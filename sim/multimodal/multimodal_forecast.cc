@@ -194,9 +194,11 @@ std::int64_t steps_checked(const MultimodalPlan& plan) {
 Result<CostParameters> cost_of(const MultimodalPlan& plan, const Calibration& calibration) {
   Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
   for (const EncoderTower& tower : plan.encoders)
-    if (const Status can = tower.layout.fp8 ? check_float8(calibration.cost) : Status::ok(); !can)
-      return Error{
-          fmt::format("{}: {}", printable(tower.name), can.error().message), {}, can.error().fix};
+    if (const Status can =
+            tower.layout.fp8 ? check_float8(calibration.cost, tower.dtype_at) : Status::ok();
+        !can)
+      return Error{fmt::format("{}: {}", printable(tower.name), can.error().message),
+                   can.error().location, can.error().fix};
   if (cost && !cost->slow.empty())
     return Error{
         "the machine has slow ranks, and a plan of several towers does not say which GPU "

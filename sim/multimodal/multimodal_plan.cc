@@ -182,6 +182,7 @@ class TowersReader {
     tower.layout.recompute = choice<Recompute>(given.value("recompute", "none"), kRecomputeNames);
     tower.layout.short_gradients = given.value("gradient_dtype", "float32") == "bfloat16";
     tower.layout.fp8 = given.value("dtype", "bfloat16") == "float8";
+    tower.dtype_at = read_.location(here + "/dtype");
     tower.gradients = given.value("gradients", "buffer") == "hooks" ? GradientCalls::hooks
                                                                     : GradientCalls::buffer;
     tower.dummy = given.value("without_items", "skip") == "dummy";

@@ -52,6 +52,7 @@ struct EncoderTower {
   // tensor; own_gpus: pipeline and data, too; otherwise `data` says over how many ranks of one
   // replica of the LLM the items of a micro-batch are spread. sequence and batches are not used.
   TrainingPlan layout;
+  Location dtype_at;      // where the file says what it multiplies in
   std::int64_t gpus = 0;  // of own_gpus
   GradientCalls gradients = GradientCalls::buffer;
   bool dummy = false;  // a rank without items encodes a small one, so that it makes the same calls

@@ -11,6 +11,7 @@
 #include "base/documents/schema_check.h"
 #include "base/files/read_file.h"
 #include "base/quantities.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/plan_file.h"
@@ -117,25 +118,48 @@ Result<PlanGrid> PlanGrid::make(const SourceFile& plan, const std::vector<Source
   return out;
 }
 
+// The locations in the plan's document, with those of the varied keys.
+std::map<std::string, YamlDocument::Spot> PlanGrid::spots_at(PointId point) const {
+  constexpr std::size_t kShown = 120;
+  std::map<std::string, YamlDocument::Spot> out = spots_;
+  const nlohmann::ordered_json values = variation_.values(point);
+  for (const auto& [key, value] : values.items()) {
+    if (key.starts_with(kCalibrationPrefix)) continue;
+    std::string pointer;
+    for (const std::string& part : key_parts(key))
+      pointer += fmt::format("/{}", pointer_part(part));
+    // What is set replaces all that the file says inside it.
+    const char after = '/' + 1;
+    out.erase(out.lower_bound(fmt::format("{}/", pointer)),
+              out.lower_bound(fmt::format("{}{}", pointer, after)));
+    const Location set = {
+        shorten_end(printable(fmt::format("{}={}", key, value_text(value))), kShown), 0, 0};
+    out[pointer] = {set, set};
+  }
+  return out;
+}
+
 Result<PlanGrid::Point> PlanGrid::point_of(PointId point) const {
   Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
   const ReadCalibration& known = calibrations_.at(variation_.machine_file(point));
-  if (!calibration_varied_) return Point{{std::move(*changed), spots_}, known.calibration};
+  if (!calibration_varied_) return Point{{std::move(*changed), spots_at(point)}, known.calibration};
   const Result<Json> machine = variation_.machine_document(point);
   if (!machine) return machine.error();
   Result<Calibration> calibration = calibration_of({*machine, known.spots});
   if (!calibration) return calibration.error();
   measured_on(calibration->cost, known.calibration.cost);
   measured_on(calibration->machine, known.calibration.machine);
-  return Point{{std::move(*changed), spots_}, std::move(*calibration)};
+  return Point{{std::move(*changed), spots_at(point)}, std::move(*calibration)};
 }
 
 // A line of the file is known only for the plan as it stands: if keys are varied, the file alone is
 // named.
 Error PlanGrid::located(Error error) const {
   const bool as_it_stands = variation_.keys().empty();
-  if (!as_it_stands || error.location.file.empty()) error.location = {variation_.job_file(), 0, 0};
+  const bool of_file = error.location.file.empty() || error.location.file == variation_.job_file();
+  if (of_file && !(as_it_stands && !error.location.file.empty()))
+    error.location = {variation_.job_file(), 0, 0};
   return error;
 }
 

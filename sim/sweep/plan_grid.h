@@ -55,8 +55,10 @@ class PlanGrid {
     Calibration calibration;
   };
   Result<Point> point_of(PointId point) const;
-  // A problem may name a key other than the changed one, whose line would mislead.
+  // A problem may name a key other than the changed one, whose line would mislead. One of a changed
+  // key is located at what it was set to: "gpu_memory=-80GB".
   Error located(Error error) const;
+  std::map<std::string, YamlDocument::Spot> spots_at(PointId point) const;
   void fill_towers(Row& row, PointId point, ModalityChecks& checks) const;
 
   Variation variation_;

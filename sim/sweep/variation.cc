@@ -66,6 +66,15 @@ std::string own_key(const Axis& axis, const MachineKeys* of_machine) {
   return short_name ? fmt::format("{}.{}", of_machine->section, key) : key;
 }
 
+// The error of a key that no machine file has, with the section's key that may be meant.
+Error with_short_name(Error error, const std::string& key, const MachineKeys& keys) {
+  if (!error.message.starts_with("unknown key") || key.find('.') != std::string::npos) return error;
+  if (const std::string near = nearest(key, keys.in_section); !near.empty())
+    error.message = fmt::format("unknown key \"{}{}\"; did you mean \"{}{}\"?", keys.prefix,
+                                printable(key), keys.prefix, near);
+  return error;
+}
+
 Status check_values(const Variation::Document& whole, const std::vector<Axis>& axes,
                     const MachineKeys* of_machine) {
   Json document = whole.value;
@@ -76,7 +85,11 @@ Status check_values(const Variation::Document& whole, const std::vector<Axis>& a
     for (const Json& value : axis.values) {
       Result<Json> changed = with_value(document, own_key(axis, of_machine), value);
       if (!changed) return of_axis(axis, value, changed.error());
-      if (std::optional<Error> wrong = whole.check(*changed)) return of_axis(axis, value, *wrong);
+      if (std::optional<Error> wrong = whole.check(*changed))
+        return of_axis(axis, value,
+                       of_machine == nullptr
+                           ? *wrong
+                           : with_short_name(*wrong, own_key(axis, of_machine), *of_machine));
       if (!next) next = std::move(*changed);
     }
     document = std::move(*next);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/documents/yaml_document.h"
+#include "base/embedded_file.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
 #include "sim/machine/work_time.h"
@@ -119,6 +120,13 @@ Result<std::string> read_calibration(const std::string& given) {
   const std::string name = given.substr(given.rfind('/') + 1);
   if (text || name.find('.') != std::string::npos) return text;
   const std::vector<std::string> names = shipped_calibration_names();
+  for (const EmbeddedFile& file : shipped_machines())
+    if (machine_name_of(file) == name)
+      return Error{fmt::format("the shipped machine {} has no section \"transformer\", by which "
+                               "plans are priced",
+                               name),
+                   {},
+                   fmt::format("take one of {}", join_and(names))};
   return Error{
       name == given
           ? fmt::format("no file or shipped calibration is called \"{}\"", printable(name))

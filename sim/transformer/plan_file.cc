@@ -43,6 +43,8 @@ class PlanReader {
     out_.calibration = root_["calibration"];
     read_model();
     read_layout();
+    out_.gpus_at = read_.location("/gpus");
+    out_.dtype_at = read_.location("/dtype");
     out_.gpus_per_node = read_.value_if_there<std::int64_t>("/gpus_per_node");
     check_nodes();
     read_memory();
@@ -291,27 +293,26 @@ bool is_plan(const std::string& text) {
   return document && document->value.is_object() && document->value.contains("plan");
 }
 
-Status check_float8(const CostParameters& calibration) {
+Status check_float8(const CostParameters& calibration, const Location& dtype_at) {
   if (!calibration.nccl || calibration.nccl->gpu >= GpuGeneration::hopper) return Status::ok();
   return Error{
       fmt::format(
           "dtype: float8 on GPUs of the generation {} (nccl.gpu), which multiply in 16 bits",
           calibration.nccl->gpu == GpuGeneration::volta ? "volta" : "ampere"),
-      {},
-      "write dtype: bfloat16, or take machines of the generation hopper or later"};
+      dtype_at, "write dtype: bfloat16, or take machines of the generation hopper or later"};
 }
 
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration) {
   CostParameters out = calibration;
   if (plan.plan.fp8)
-    if (const Status can = check_float8(calibration); !can) return can.error();
+    if (const Status can = check_float8(calibration, plan.dtype_at); !can) return can.error();
   if (plan.gpus_per_node) out.ranks_per_node = *plan.gpus_per_node;
   const std::int64_t gpus = plan.plan.ranks();
   const std::int64_t each = out.ranks_per_node;
   if (gpus > each && gpus % each != 0)
     return Error{
         fmt::format("{} GPUs do not fill the nodes of {} that the calibration has", gpus, each),
-        {},
+        plan.gpus_at,
         fmt::format("use {} or {} GPUs, or say gpus_per_node", gpus / each * each,
                     (gpus / each + 1) * each)};
   // The machine was checked with its own nodes.

@@ -45,6 +45,9 @@ struct PlanFile {
     std::optional<Picos> every;  // work between two checkpoints; empty: the best
   };
   std::optional<Failures> failures;
+  // Where the file says how many GPUs there are, and what they multiply in: whether the machines
+  // can is known later.
+  Location gpus_at, dtype_at;
   // What a command set beside the file, by key, in the order given: {"gpus": 64}. Not read from it.
   nlohmann::ordered_json settings;
 };
@@ -59,11 +62,11 @@ Result<PlanFile> read_plan(const YamlDocument& document);
 bool is_plan(const std::string& text);
 
 // Whether the machines multiply in 8 bits, as far as their file says of which generation they are:
-// Hopper was NVIDIA's first. An error if they do not.
-Status check_float8(const CostParameters& calibration);
+// Hopper was NVIDIA's first. An error, at `dtype_at`, if they do not.
+Status check_float8(const CostParameters& calibration, const Location& dtype_at);
 
 // The cost parameters of the plan's machines: the calibration's, with the plan's gpus_per_node.
-// Errors: GPUs that do not fill several nodes; check_float8()'s.
+// Errors, with the location in the plan: GPUs that do not fill several nodes; check_float8()'s.
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration);
 
 // The JSON Schema of plan files, plan.schema.json. plan_file.cc checks how their values fit

@@ -301,14 +301,13 @@ TEST(PlanCost, NodesAreFilled) {
   EXPECT_EQ(plan_cost(file, calibration)->ranks_per_node, 4);
   file.gpus_per_node = std::nullopt;
   calibration.ranks_per_node = 12;
-  EXPECT_THAT(plan_cost(file, calibration).error().message,
-              HasSubstr("64 GPUs do not fill the nodes of 12"));
+  EXPECT_THAT(plan_cost(file, calibration).error().str(),
+              HasSubstr("p.yaml:12:7: error: 64 GPUs do not fill the nodes of 12"));
 }
 
 // An A100 would multiply 1.5 times as fast as it can, with an MFU above 100 %.
 TEST(PlanCost, OnlyGpusFromHopperOnMultiplyIn8Bits) {
-  PlanFile file = parsed_plan(kPlanText);
-  file.plan.fp8 = true;
+  PlanFile file = parsed_plan(std::string(kPlanText) + "dtype: float8\n");
   CostParameters machine;
   EXPECT_TRUE(plan_cost(file, machine));  // of no known generation
   machine.nccl = NcclTuning{};
@@ -320,7 +319,8 @@ TEST(PlanCost, OnlyGpusFromHopperOnMultiplyIn8Bits) {
     EXPECT_EQ(static_cast<bool>(plan_cost(file, machine)), can);
   }
   machine.nccl->gpu = GpuGeneration::ampere;
-  EXPECT_THAT(plan_cost(file, machine).error().message, HasSubstr("dtype: float8"));
+  EXPECT_THAT(plan_cost(file, machine).error().str(),
+              AllOf(HasSubstr("p.yaml:"), HasSubstr(":8: error: dtype: float8 on GPUs")));
   file.plan.fp8 = false;
   EXPECT_TRUE(plan_cost(file, machine));
 }

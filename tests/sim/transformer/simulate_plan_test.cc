@@ -146,7 +146,7 @@ TEST_F(SimulatePlan, WhatIsSetCanMakeAPlanPossible) {
   text.replace(text.find("gpus: 32"), 8, "gpus: 30");
   expect_refused({}, "p.yaml:6:7: error: 30 GPUs do not divide", text);
   expect_refused({"--set", "zero=1"}, "p.yaml:6:7: error: 30 GPUs do not divide", text);
-  expect_refused({"--set", "gpus=28"}, "p.yaml: error: 28 GPUs do not divide", text);
+  expect_refused({"--set", "gpus=28"}, "lockstep: gpus=28: error: 28 GPUs do not divide", text);
   EXPECT_EQ(simulate({"--set", "gpus=32"}, text).status, 0);
   const cli::Outcome sweep = cli::run_lockstep(
       {"sweep", folder_.file("p.yaml"), "-o", folder_.file("out"), "--vary", "gpus=30,32"});
@@ -243,8 +243,27 @@ TEST_F(SimulatePlan, FailuresLeaveTheirGoodput) {
   EXPECT_EQ(seldom["goodput"]["best_interval_s"], all["goodput"]["best_interval_s"]);
   EXPECT_THAT(simulate({}, text).out, HasSubstr("goodput"));
   EXPECT_FALSE(json({}).contains("goodput"));
+  // A checkpoint within a step would have nothing to keep; one that is free comes after each step.
+  const double step = all["step_time_s"];
+  EXPECT_EQ(json({"--set", "failures.checkpoint=0s"}, text)["goodput"]["interval_s"], step);
+  EXPECT_EQ(json({"--set", "failures.every=1us"}, text)["goodput"]["interval_s"], step);
   expect_refused({"--set", "failures.every=0s"}, "makes no progress", text);
   expect_refused({"--set", "failures.checkpoint=10"}, "checkpoint", text);
+}
+
+// `"-80GB" is negative` did not say of which of ten keys.
+TEST_F(SimulatePlan, WhatIsSetIsNamedWhereItIsWrong) {
+  expect_refused({"--set", "tensor=4", "--set", "gpu_memory=-80GB"},
+                 "lockstep: gpu_memory=-80GB: error: \"-80GB\" is negative");
+  expect_refused({"--set", "model={name: llama3-9b}"},
+                 "lockstep: model={\"name\":\"llama3-9b\"}: error: no published model");
+  // Of two keys that do not fit together, the message names both, and neither line is at fault.
+  expect_refused({"--set", "tensor=3"}, "p.yaml: error: 32 GPUs do not divide");
+  expect_refused({"--set", "calibration.network_sped=2"},
+                 "calibration.network_sped=2: unknown key \"calibration.network_sped\"; did you "
+                 "mean \"calibration.network_speed\"?");
+  expect_refused({"--set", "calibration.nosuch=2"}, "unknown key \"nosuch\"");
+  expect_refused({"--calibration", "v100-node"}, "v100-node has no section \"transformer\"");
 }
 
 TEST_F(SimulatePlan, ACalibrationsFileIsSeenFromThePlan) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "runtime/derive/generated_texts.h"
 
 namespace lockstep::runtime {
 
@@ -30,73 +31,6 @@ bool scales_losses(const Scenario& s) {
   return s.train.precision == Scenario::Train::Precision::float16;
 }
 
-// After how many tokens texts end; nothing: none are generated.
-using Tokens = std::optional<int>;
-
-// The texts of some ranks after some steps; empty lists: all. In a list of these, the first that
-// fits decides.
-struct Generation {
-  std::vector<int> ranks;
-  std::vector<std::int64_t> steps;
-  Tokens tokens;
-};
-
-// What two lists name that mean everything where they are empty; nothing: no element is in both.
-template <class Number>
-std::optional<std::vector<Number>> in_both(std::vector<Number> a, std::vector<Number> b) {
-  if (a.empty()) return b;
-  if (b.empty()) return a;
-  std::sort(a.begin(), a.end());
-  std::sort(b.begin(), b.end());
-  std::vector<Number> out;
-  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
-  if (out.empty()) return std::nullopt;
-  return out;
-}
-
-// The lengths are the scenario's, so it is known which rank meets which in which step. Synced ranks
-// all run the model for the longest text of the step.
-std::vector<Generation> generations(const Scenario& s) {
-  const Scenario::Train::Generate& generate = s.train.generate;
-  std::vector<std::int64_t> after;  // which steps; empty: each
-  for (std::int64_t step = 0; step < s.train.steps && generate.every > 1; ++step) {
-    if (s.generates_after(step)) after.push_back(step);
-  }
-  if (generate.every == 0 || (generate.every > 1 && after.empty())) return {{{}, {}, {}}};
-  std::vector<Generation> out;
-  if (generate.synced) {
-    const auto longest = [&](std::int64_t step) {
-      int most = 0;
-      for (int rank = 0; rank < s.ranks; ++rank)
-        most = std::max(most, s.generated_tokens(rank, step));
-      return most;
-    };
-    std::set<std::int64_t> named(after.begin(), after.end());
-    for (const auto& end : generate.ends) {
-      for (const std::int64_t step : end.steps) {
-        if (s.generates_after(step)) named.insert(step);
-      }
-    }
-    for (const std::int64_t step : named) out.push_back({{}, {step}, longest(step)});
-    if (after.empty()) out.push_back({{}, {}, longest(s.train.steps)});  // which no rule names
-  } else {
-    for (const auto& end : generate.ends) {
-      if (auto steps = in_both(end.steps, after))
-        out.push_back({end.ranks, std::move(*steps), end.after});
-    }
-    out.push_back({{}, after, generate.tokens});
-  }
-  if (!after.empty()) out.push_back({{}, {}, {}});
-  return out;
-}
-
-// Ascending; "none" first.
-std::set<Tokens> lengths_of(const std::vector<Generation>& generations) {
-  std::set<Tokens> out;
-  for (const Generation& it : generations) out.insert(it.tokens);
-  return out;
-}
-
 // The modality rules of the batches that ranks train on. A batch that is broadcast is rank 0's.
 std::vector<Scenario::Data::Rule> rules_of(const Scenario& s) {
   if (!s.data.broadcast) return s.data.modality;
@@ -113,7 +47,7 @@ std::vector<Scenario::Data::Rule> rules_of(const Scenario& s) {
 class Planner {
  public:
   explicit Planner(const Scenario& scenario)
-      : s_(scenario), rules_(rules_of(scenario)), generations_(generations(scenario)) {}
+      : s_(scenario), rules_(rules_of(scenario)), generations_(generated_texts(scenario)) {}
 
   DerivationPlan plan() {
     const bool alternates =
@@ -254,7 +188,7 @@ class Planner {
     for (std::size_t i = 0; i < out_.conditions.size(); ++i)
       by_batch.back().conditions.push_back(i);
     for (const DerivationPlan::Allowed& batch : by_batch) {
-      for (const Generation& generation : generations_) {
+      for (const GeneratedTexts& generation : generations_) {
         auto ranks = in_both(batch.ranks, generation.ranks);
         auto steps = in_both(batch.steps, generation.steps);
         if (!ranks || !steps) continue;
@@ -432,7 +366,7 @@ class Planner {
 
   const Scenario& s_;
   const std::vector<Scenario::Data::Rule> rules_;
-  const std::vector<Generation> generations_;
+  const std::vector<GeneratedTexts> generations_;
   bool agreed_ = false;
   DerivationPlan out_;
 };
@@ -558,7 +492,8 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
     return refuse("the ranks distribute their batches by what they measure",
                   "derive it with \"balance: none\"");
   }
-  if (const std::size_t lengths = lengths_of(generations(scenario)).size(); lengths > kMaxLengths) {
+  if (const std::size_t lengths = lengths_of(generated_texts(scenario)).size();
+      lengths > kMaxLengths) {
     return refuse(fmt::format("its texts have {} different lengths", lengths),
                   fmt::format("derive it with {} or fewer of them, in \"generate\"", kMaxLengths));
   }

@@ -1,6 +1,5 @@
 """Published measurements against `lockstep calibrate check`."""
 import json
-import json
 import re
 
 # By a part of the file's name: the most that the mean error of a figure may be, in percent.
@@ -45,8 +44,9 @@ UNEXPLAINED = {
 }
 
 
-def goals_of(name):
-    return next((goals for part, goals in GOALS.items() if part in name), None)
+def goals_of(file):
+    """Of a table, by its file's name; None: it is none of those that are known."""
+    return next((goals for part, goals in GOALS.items() if part in file.stem), None)
 
 
 def ranges(numbers):
@@ -64,7 +64,7 @@ def predicted(lockstep, folders):
     """(file, answer, goals) of every table in the folders that has a goal."""
     for file in sorted((file for folder in folders for file in folder.glob("*.json")),
                        key=lambda file: file.name):
-        goals = goals_of(file.stem)
+        goals = goals_of(file)
         if goals is not None:
             yield file, lockstep.ask("calibrate", "check", file)[1], goals
 

@@ -98,10 +98,25 @@ double on_curve(const MeasuredCalls& calls, double bytes) {
   return a.seconds * std::pow(b.seconds / a.seconds, share);
 }
 
-// Seconds of an all-reduce by measurements of this number of ranks, or of the nearest ones below
-// and above on the same level of links. Empty: nothing was measured.
-std::optional<double> measured_seconds(const Call& call, const GroupLayout& layout,
-                                       const Interconnect& machine) {
+// What measurements say of an all-reduce.
+struct MeasuredSeconds {
+  double seconds = 0;  // of a call of this size …
+  Bytes bytes;         // … the call's, or the smallest that the measurements say something of
+};
+
+// The smallest size that a curve answers for. A line through two points is latency and bandwidth
+// there, and too slow for calls so small that NCCL takes another protocol.
+double answers_from(const MeasuredCalls& calls) {
+  constexpr double kExtended = 4;
+  return calls.points.size() == 2
+             ? static_cast<double>(calls.points.front().bytes.value) / kExtended
+             : 0;
+}
+
+// By measurements of this number of ranks, or of the nearest ones below and above on the same level
+// of links. Empty: nothing was measured.
+std::optional<MeasuredSeconds> measured_seconds(const Call& call, const GroupLayout& layout,
+                                                const Interconnect& machine) {
   const GroupLayout dense = packed(layout.ranks, machine.ranks_per_node);
   if (plain_op(call.op) != trace::Op::all_reduce || layout.nodes != dense.nodes ||
       layout.per_node != dense.per_node || layout.fullest != dense.fullest)
@@ -121,16 +136,23 @@ std::optional<double> measured_seconds(const Call& call, const GroupLayout& layo
       above = &calls;
   }
   if (below == nullptr || above == nullptr) return std::nullopt;
-  const auto bytes = static_cast<double>(call.bytes.value);
-  if (below == above) return on_curve(*below, bytes);
+  // An all-reduce of n ranks moves 2(n-1)/n of its buffer over each link.
+  const auto same_volume = [&](double bytes, std::int64_t from, std::int64_t to) {
+    return from == to ? bytes : bytes * bus_factor(call.op, from) / bus_factor(call.op, to);
+  };
+  Bytes size = call.bytes;
+  for (const MeasuredCalls* calls : {below, above}) {
+    const double least = same_volume(answers_from(*calls), calls->ranks, layout.ranks);
+    size.value = std::max(size.value, static_cast<std::int64_t>(least));
+  }
+  const auto bytes = static_cast<double>(size.value);
+  if (below == above) return MeasuredSeconds{on_curve(*below, bytes), size};
   const double share = static_cast<double>(layout.ranks - below->ranks) /
                        static_cast<double>(above->ranks - below->ranks);
-  // An all-reduce of n ranks moves 2(n-1)/n of its buffer over each link.
   const auto at_volume = [&](const MeasuredCalls& calls) {
-    return on_curve(calls,
-                    bytes * bus_factor(call.op, layout.ranks) / bus_factor(call.op, calls.ranks));
+    return on_curve(calls, same_volume(bytes, layout.ranks, calls.ranks));
   };
-  return (1 - share) * at_volume(*below) + share * at_volume(*above);
+  return MeasuredSeconds{(1 - share) * at_volume(*below) + share * at_volume(*above), size};
 }
 
 Result<Picos> picos_of(double seconds) {
@@ -223,13 +245,13 @@ Result<Price> price(const Call& call, const GroupLayout& layout, const Interconn
   if (layout.ranks <= 1) return Price{};
   const Result<Price> model = modelled(call, layout, machine, speed);
   if (!model) return model;
-  const std::optional<double> measured = measured_seconds(call, layout, machine);
+  const std::optional<MeasuredSeconds> measured = measured_seconds(call, layout, machine);
   if (!measured) return model;
-  // 1 for the machine that was measured.
-  const Result<Price> then = modelled(call, layout, *machine.as_measured, 1);
+  // 1 for a call that was measured, on the machine that was.
+  const Result<Price> then = modelled({call.op, measured->bytes}, layout, *machine.as_measured, 1);
   if (!then) return then;
   const double changed = then->time.value == 0 ? 1 : model->time.seconds() / then->time.seconds();
-  const Result<Picos> time = picos_of(*measured * changed);
+  const Result<Picos> time = picos_of(measured->seconds * changed);
   if (!time) return time.error();
   return Price{*time, PriceSource::measured, model->chosen};
 }

@@ -9,11 +9,12 @@
 //   tuning    what NCCL would choose, by NCCL's own estimates (nccl_tuning.h)
 //   measured  a few points of size and time, and the interpolation between them
 //
-// Interpolation: two points give a latency and a bandwidth. With three points or more, time is
-// linear in the logarithms between two neighbours, because NCCL changes algorithm and protocol with
-// the size; after the last one it grows in proportion to the bytes. Between two measured numbers of
-// ranks on one level of links, times are interpolated linearly in the ranks, at the sizes that put
-// equally many bytes on each link.
+// Interpolation: two points give a latency and a bandwidth, down to a quarter of the smaller one's
+// size; below that the other two sources say how much less a call takes. With three points or more,
+// time is linear in the logarithms between two neighbours, because NCCL changes algorithm and
+// protocol with the size; after the last one it grows in proportion to the bytes. Between two
+// measured numbers of ranks on one level of links, times are interpolated linearly in the ranks, at
+// the sizes that put equally many bytes on each link.
 //
 // Measurements are of the machine as its file describes it. If it was changed since (a what-if:
 // links twice as fast), they are scaled by the change that one of the other two sources predicts.

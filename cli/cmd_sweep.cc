@@ -157,7 +157,7 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
   std::error_code unknown;
   if (!in_file.plan.empty() && !std::filesystem::exists(command.job, unknown)) {
     // No file beside this one: a shipped plan, as on the command line.
-    const Result<std::string> shipped = shipped_or_own("plans", in_file.plan);
+    const Result<std::string> shipped = plan_or_own(in_file.plan);
     if (!shipped) return Error{shipped.error().message, {file}, shipped.error().fix};
     if (*shipped != in_file.plan) command.job = *shipped;
   }
@@ -432,7 +432,7 @@ reports::ExitStatus run_sweep(SweepCommand command) {
   StandardInput input;
   if (const Status taken = input.take(command.job); !taken) return reports::fail(taken.error());
   if (const Status sorted = sort_outputs(command); !sorted) return reports::fail(sorted.error());
-  Result<std::string> job = shipped_or_own("plans", command.job);
+  Result<std::string> job = plan_or_own(command.job);
   if (!job) return reports::fail(job.error());
   command.job = std::move(*job);
   const Result<reports::ExitStatus> status = run_sweep_command(command);

@@ -8,6 +8,7 @@
 
 #include "base/files/read_file.h"
 #include "base/text.h"
+#include "sim/transformer/transformer.h"
 
 namespace lockstep::cli {
 namespace {
@@ -64,6 +65,17 @@ Result<std::string> shipped_or_own(const std::string& kind, const std::string& g
       names.empty()
           ? fmt::format("name a file: no {} are installed with this program", kind)
           : did_you_mean(given, names, fmt::format("name a file, or one of {}", join_and(names)))};
+}
+
+Result<std::string> plan_or_own(const std::string& given) {
+  Result<std::string> file = shipped_or_own("plans", given);
+  // Without shipped plans nobody knows whether the name is not of one, too.
+  if (file || shipped_names("plans").empty() || !sim::published_model(given)) return file;
+  return Error{fmt::format("{} is a model, and no plan of how it is trained", given),
+               {},
+               fmt::format("take a plan and set its model: llama3-70b --set model={}, or write "
+                           "`model: {}` into your own",
+                           given, given)};
 }
 
 Status StandardInput::take(std::string& path) {

@@ -26,6 +26,9 @@ std::vector<std::string> shipped_names(const std::string& kind);
 // …/machines/dgx-h100.yaml. Errors: a name, not a path, that is neither.
 Result<std::string> shipped_or_own(const std::string& kind, const std::string& given);
 
+// The same of a plan. An error of the name of a published model says what to do with it.
+Result<std::string> plan_or_own(const std::string& given);
+
 // "-" in place of a file. What comes on standard input is kept in a file while the command runs:
 // a job's workers read it, too, and some commands read their file twice.
 class StandardInput {

@@ -138,7 +138,7 @@ Result<reports::ExitStatus> simulate_plan(const PlanCommand& command) {
 reports::ExitStatus run_simulate_plan(PlanCommand command) {
   StandardInput input;
   if (const Status taken = input.take(command.file); !taken) return reports::fail(taken.error());
-  Result<std::string> file = shipped_or_own("plans", command.file);
+  Result<std::string> file = plan_or_own(command.file);
   if (!file) return reports::fail(file.error());
   command.file = std::move(*file);
   const Result<reports::ExitStatus> status = simulate_plan(command);

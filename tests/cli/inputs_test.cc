@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/cli/run_lockstep.h"
@@ -16,6 +17,7 @@
 namespace lockstep::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -90,6 +92,18 @@ TEST_F(Inputs, ErrorsInStandardInputNameNoFile) {
   const Outcome ran = run_lockstep({"scenario", "--check", "-"});
   EXPECT_EQ(ran.status, 2);
   EXPECT_THAT(ran.err, StartsWith("lockstep: standard input:3:8: error: \"ranks\" should be"));
+}
+
+// "did you mean llama3-70b?", of which it differs by one figure.
+TEST_F(Inputs, AModelIsNoPlan) {
+  for (const char* command : {"simulate plan llama3-8b", "sweep llama3-8b -o out"}) {
+    EXPECT_EQ(shell(fmt::format("lockstep {}", command)), 2);
+    EXPECT_THAT(said_, AllOf(HasSubstr("llama3-8b is a model, and no plan"),
+                             HasSubstr("llama3-70b --set model=llama3-8b")));
+  }
+  EXPECT_EQ(shell("lockstep simulate plan llama3-70b --set model=llama3-8b"), 0) << said_;
+  EXPECT_EQ(shell("lockstep simulate plan llama3-80b"), 2);
+  EXPECT_THAT(said_, HasSubstr("did you mean \"llama3-70b\"?"));
 }
 
 // Nor do those that say what it should have been, by any command that takes it.

@@ -243,6 +243,22 @@ std::string unsized_note(const trace::Run& run) {
       calls.unsized, plural(calls.all, "call"), calls.unsized == 1 ? "has" : "have");
 }
 
+// What to know of traces that could not be read to the end; empty: nothing.
+std::string damage_note(const trace::Run& run) {
+  std::uint64_t records = 0;
+  std::vector<trace::Rank> ranks;
+  for (const trace::RankTrace& rank : run.ranks) {
+    if (rank.damaged_count == 0) continue;
+    records += rank.damaged_count;
+    ranks.push_back(rank.rank);
+  }
+  if (records == 0) return {};
+  return fmt::format(
+      "{} of {} could not be used (`lockstep verify` says which): what they held is "
+      "left out.",
+      plural(records, "record"), reports::rank_label(ranks));
+}
+
 // Runs the program with calls that take as long as the machine's prices say.
 Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
                                                 const sim::Machine& machine, bool apart,
@@ -329,6 +345,8 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   if (!machine) return reports::fail(machine.error());
   const std::vector<trace::Rank> hosts = sim::add_host_times(*run);
   reports::Recorded recorded = recorded_by(*run, hosts);
+  if (std::string note = damage_note(*run); !note.empty())
+    recorded.notes.push_back(std::move(note));
   const Result<sim::SimulatedProgram> simulated =
       simulate(*run, *machine, command, launch, recorded);
   if (!simulated) return reports::fail(simulated.error());

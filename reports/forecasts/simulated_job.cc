@@ -184,6 +184,9 @@ SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, trace::R
   std::string what =
       fmt::format("The simulated job hangs at {}: {} can never continue.",
                   duration_text(simulated.result.end), rank_label(sim::stuck_ranks(simulated)));
+  if (std::any_of(run.ranks.begin(), run.ranks.end(),
+                  [](const trace::RankTrace& rank) { return rank.damaged_count > 0; }))
+    what += " Not all that was recorded could be read, which may be why.";
   return failure_of(simulated, std::move(run), std::move(json), std::move(what));
 }
 

@@ -187,6 +187,27 @@ TEST(SimulateTrace, ASkippedImageBranchHangsAndDummyFillDoesNot) {
   EXPECT_EQ(simulate({full, full, filled, full}).status, 0);
 }
 
+// A copy that ends in the middle leaves out calls for which the others wait in the simulation. The
+// same of a healthy job that loses what nobody waits for is said with its time.
+TEST(SimulateTrace, SaysThatItsTracesWereCutOff) {
+  const std::string program =
+      "all_reduce n=64 dtype=float32 what=a step=0; all_reduce n=64 dtype=float32 what=b step=0; "
+      "clean";
+  std::vector<std::string> texts;
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    texts.push_back(verify::program_text(rank, 2, program, false));
+  EXPECT_THAT(simulate_texts(texts).text, Not(HasSubstr("could not be")));
+  std::vector<std::string> cut = texts;
+  cut[1].resize(cut[1].find("\"b\""));
+  EXPECT_THAT(simulate_texts(cut).text,
+              AllOf(HasSubstr("hangs"), HasSubstr("could be read, which")));
+  std::vector<std::string> damaged = texts;
+  damaged[1] += "{\"event\":\n";
+  const Simulated ends = simulate_texts(damaged);
+  EXPECT_EQ(ends.status, 0);
+  EXPECT_THAT(ends.text, HasSubstr("1 record of rank 1 could not be used"));
+}
+
 TEST(SimulateTrace, SaysWhatTheVerifierSaysOfTheSameHang) {
   const std::vector<std::string> programs = but_rank_3(
       kUsual,

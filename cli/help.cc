@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/numbers.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "cli/program.h"
@@ -254,6 +255,13 @@ std::string report_meant(const CLI::App& command, const std::vector<std::string>
   return {};
 }
 
+// Why an option that takes numbers does not take this text.
+std::string_view wrong_number(const std::string& given) {
+  if (!parse_number<double>(given)) return "not a number";
+  const bool whole = given.find_first_not_of("-0123456789") == std::string::npos;
+  return whole ? "out of range" : "not a whole number";
+}
+
 }  // namespace
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -298,9 +306,19 @@ std::string usage_problem(const CLI::ParseError& error) {
   }
   // "--interval: Value 0 not in range 0.050000 to 3600.000000"
   static const std::regex kRange(R"((.*): Value (.*) not in range (\S+) to (\S+))");
-  if (std::smatch range; std::regex_match(message, range, kRange))
-    return fmt::format("{}: {} is not between {} and {}", range.str(1), range.str(2),
+  if (std::smatch range; std::regex_match(message, range, kRange)) {
+    const std::string given = range.str(2);
+    const auto value = parse_number<double>(given), least = parse_number<double>(range.str(3)),
+               most = parse_number<double>(range.str(4));
+    if (!value || (least && most && *least <= *value && *value <= *most))
+      return fmt::format("{}: {} is {}", range.str(1), given, wrong_number(given));
+    return fmt::format("{}: {} is not between {} and {}", range.str(1), given,
                        without_zeros(range.str(3)), without_zeros(range.str(4)));
+  }
+  // "Could not convert: --stages = 4.5"
+  static const std::regex kConvert(R"(Could not convert: (\S+) = (.*))");
+  if (std::smatch value; std::regex_match(message, value, kConvert))
+    return fmt::format("{}: {} is {}", value.str(1), value.str(2), wrong_number(value.str(2)));
   // "Exactly 1 option from [--list,--check] is required"
   if (const auto rest = after("Exactly 1 option from [")) {
     const std::vector<std::string_view> options =

@@ -394,6 +394,13 @@ TEST(Program, BadUsageExitsWithTwo) {
   const Outcome range = run_lockstep({"watch", "x", "--interval", "0"});
   EXPECT_EQ(range.status, 2);
   EXPECT_THAT(range.err, HasSubstr("--interval: 0 is not between 0.05 and 3600"));
+  // CLI11's "Could not convert: --stages = 4.5".
+  for (const auto& [given, why] : {std::pair("4.5", "--stages: 4.5 is not a whole number"),
+                                   {"many", "--stages: many is not a number"},
+                                   {"99999999999", "--stages: 99999999999 is out of range"}})
+    EXPECT_THAT(run_lockstep({"simulate", "pipeline", "--stages", given}).err, HasSubstr(why));
+  EXPECT_THAT(run_lockstep({"simulate", "job.yaml", "--ranks", "4.5"}).err,
+              HasSubstr("--ranks: 4.5 is not a whole number"));
 }
 
 TEST(Commands, AFullDiskIsAnErrorWhateverIsPrinted) {

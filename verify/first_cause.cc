@@ -324,6 +324,77 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note, PeerF
   }
 }
 
+// Where in the program ranks waited until Gloo's timeout was over, or until those whose timeout was
+// over closed the connections: by place, the one of the fewest ranks first. Empty: no rank says
+// that its timeout was over. O(notes log notes).
+struct Places {
+  std::vector<std::pair<std::string, std::vector<trace::Rank>>> places;
+  std::vector<trace::Rank> ranks;  // of all places; sorted
+};
+Places places_of_timeouts(const trace::Run& run) {
+  std::map<trace::Rank, std::string> place_of;  // a rank's first
+  bool timed_out = false;
+  for (const RankNote& note : run.notes) {
+    if (note.kind != NoteKind::peer_lost || note.rank.value == trace::kNone ||
+        note.raised_at.empty() || trace::peer_failure_in(note.text) != PeerFailure::connection_lost)
+      continue;
+    const std::string_view keys = trace::store_keys_in(note.text);
+    timed_out |= trace::mentions_timeout(note.text) || !keys.empty();
+    place_of.try_emplace(
+        note.rank, keys.empty() ? note.raised_at
+                                : fmt::format("{} for the store's key {}", note.raised_at, keys));
+  }
+  Places out;
+  if (!timed_out) return out;
+  std::map<std::string, std::vector<trace::Rank>> by_place;
+  for (const auto& [rank, place] : place_of) {
+    by_place[place].push_back(rank);
+    out.ranks.push_back(rank);
+  }
+  out.places.assign(by_place.begin(), by_place.end());
+  std::stable_sort(out.places.begin(), out.places.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  return out;
+}
+
+// "; rank 1 wrote nothing of it": the ranks without a trace that are none of `told`, if these are
+// not fewer; else nothing.
+std::string describe_silent(const std::vector<trace::Rank>& missing,
+                            const std::vector<trace::Rank>& told) {
+  std::vector<trace::Rank> silent;
+  std::set_difference(missing.begin(), missing.end(), told.begin(), told.end(),
+                      std::back_inserter(silent));
+  const bool few = !silent.empty() && silent.size() <= told.size();
+  return few ? fmt::format("; {} wrote nothing of it", describe_ranks(silent)) : "";
+}
+
+std::string describe_places(const Places& waited, const std::vector<trace::Rank>& missing) {
+  constexpr std::size_t kShown = 3;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(waited.places.size(), kShown); ++i) {
+    const auto& [place, ranks] = waited.places[i];
+    out += i == 0 ? fmt::format("{} waited in vain at {}", describe_ranks(ranks), printable(place))
+                  : fmt::format(", {} at {}", describe_ranks(ranks), printable(place));
+  }
+  if (waited.places.size() > kShown)
+    out += fmt::format(", and others at {}",
+                       plural(waited.places.size() - kShown, "other place", "other places"));
+  return out + describe_silent(missing, waited.ranks);
+}
+
+Advice advice_for_places(const Places& waited) {
+  if (waited.places.size() > 1)
+    return {
+        "find why the ranks came to different lines: a branch that some take, a loop that ended "
+        "early on one, or one message more than its peer expects",
+        ""};
+  return {
+      "see what the ranks that wrote nothing did: a stack of each while the job hangs (`py-spy "
+      "dump "
+      "--pid PID`), or the calls of the next run (`lockstep record`)",
+      ""};
+}
+
 std::string describe_lost_peer(const RankNote& note, PeerFailure failure) {
   const std::string who = describe_subject(note);
   if (failure == PeerFailure::barrier_lost)
@@ -359,8 +430,19 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
       return fmt::format(
           "{} lost the store, so the process that serves it ended first: rank 0, or its launcher",
           describe_subject(note));
-    case Weight::lost:
-      return describe_lost_peer(note, trace::peer_failure_in(note.text));
+    case Weight::lost: {
+      const PeerFailure failure = trace::peer_failure_in(note.text);
+      const Places waited =
+          failure == PeerFailure::connection_lost ? places_of_timeouts(run) : Places{};
+      if (!waited.places.empty()) return describe_places(waited, missing);
+      const std::string who_lost = describe_lost_peer(note, failure);
+      if (failure != PeerFailure::connection_lost) return who_lost;
+      // Whoever ended first may have done so without an error, and then says nothing.
+      return who_lost + describe_silent(missing, ranks_that(run, [](const RankNote& other) {
+                                          return other.kind == NoteKind::peer_lost &&
+                                                 other.rank.value != trace::kNone;
+                                        }));
+    }
     case Weight::mismatch:
       return describe_mismatch(note);
     case Weight::did_not_join:
@@ -390,17 +472,20 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
   return fmt::format("{} {}: {}", describe_subject(note), ended, shown(note));
 }
 
-Advice advice_for(const RankNote& note, Weight weight) {
+// "ssh node4 ", before a command that must run where the process was; empty: on this machine, or
+// nobody knows where.
+std::string at_host(const RankNote& note) {
+  const std::string host = peer_in(fmt::format("from peer {}", note.host));
+  return host.empty() ? "" : fmt::format("ssh {} ", host);
+}
+
+Advice advice_for(const trace::Run& run, const RankNote& note, Weight weight) {
   switch (weight) {
     case Weight::killed:
       if (contains_text(note.text, " CANCELLED AT "))
         return {"ask the scheduler: time limit, preemption, or somebody's scancel", ""};
       return {"look at the logs of the scheduler and of the kernel: memory, time limit, preemption",
-              fmt::format(
-                  "{}dmesg -T | grep -i 'killed process'",
-                  note.host.empty()
-                      ? ""
-                      : fmt::format("ssh {} ", peer_in(fmt::format("from peer {}", note.host))))};
+              fmt::format("{}dmesg -T | grep -i 'killed process'", at_host(note))};
     case Weight::nccl_fails:
       return {"NCCL says why with NCCL_DEBUG=INFO in the job's environment",
               "export NCCL_DEBUG=INFO"};
@@ -457,14 +542,19 @@ Advice advice_for(const RankNote& note, Weight weight) {
       if (failure == PeerFailure::told_to_end)
         return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
                 ""};
+      if (failure == PeerFailure::connection_lost)
+        if (const Places waited = places_of_timeouts(run); !waited.places.empty())
+          return advice_for_places(waited);
       const std::string peer = peer_in(note.text);
       if (failure == PeerFailure::peer_unreachable)
         return {
             "look at the network between the two, and at the interface that was chosen "
             "(NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
             peer.empty() ? "" : fmt::format("ip route get {}", peer)};
-      return {"read the output of the processes there; if they say nothing, look at the network",
-              peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
+      return {
+          "read the output of the processes there; if they say nothing, one may have finished "
+          "before the others (fewer iterations), or the network failed",
+          peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
     }
     case Weight::timeout: {
       const std::string_view library = trace::timed_out_call_in(note.text).library;
@@ -523,6 +613,11 @@ void tell_first_cause(const trace::Run& run, Report& report) {
     weight = own;
   }
   if (best == nullptr) return;
+  // The traces say more: whose process ended while others were in a call with it.
+  const auto is_killed = [](const Finding& f) { return f.rule == RuleId::rank_killed; };
+  if (*weight == Weight::stack &&
+      std::any_of(report.findings.begin(), report.findings.end(), is_killed))
+    return;
   // The finding that shows the note: that of its rank, else the one about all other notes.
   const auto shows = [&](const Finding& f) {
     const bool killed = f.rule == RuleId::rank_killed;
@@ -537,7 +632,7 @@ void tell_first_cause(const trace::Run& run, Report& report) {
                            [](const Finding& f) { return f.rule == RuleId::job_evidence; });
   }
   if (finding == report.findings.end()) finding = report.findings.begin();
-  const Advice advice = advice_for(*best, *weight);
+  const Advice advice = advice_for(run, *best, *weight);
   finding->headline = headline_for(run, report.ranks_missing, *best, *weight);
   if (!advice.fix.empty()) finding->fix = advice.fix;
   finding->next = advice.next;

@@ -27,6 +27,7 @@ struct Told {
   std::int64_t calls_behind = 0;
   trace::RankNote::Says says = trace::RankNote::Says::only_its_text;
   std::string content = {};
+  std::string raised_at = {};
 };
 
 // The notes are of one file, a line each.
@@ -42,6 +43,7 @@ Report report_of(const std::vector<Told>& notes) {
                          .host = note.host,
                          .says = note.says,
                          .content = note.content,
+                         .raised_at = note.raised_at,
                          .calls_behind = note.calls_behind});
     run.world_size = std::max(run.world_size, note.rank + 1);
   }
@@ -395,6 +397,57 @@ TEST(FirstCause, WhoCannotBeReachedNeedNotHaveEnded) {
                          "NCCL WARN Net : Connect to 192.168.1.9<54263> failed : No route to host"};
   EXPECT_THAT(first_cause({unreachable}), HasSubstr("cannot reach 192.168.1.9: NCCL WARN"));
   EXPECT_THAT(first_cause({unreachable}), testing::EndsWith("| ip route get 192.168.1.9"));
+}
+
+Told lost_at(int rank, const std::string& text, const std::string& place) {
+  return {.kind = Kind::peer_lost, .rank = rank, .text = text, .raised_at = place};
+}
+
+TEST(FirstCause, GloosTimeoutsTellWhereTheRanksWaited) {
+  const std::string send =
+      "RuntimeError: [unbound_buffer.cc:129] Timed out waiting 1800000ms for "
+      "send operation to complete";
+  const std::string closed = "RuntimeError: [pair.cc:561] Connection closed by peer [127.0.0.1]:80";
+  const Told early = lost_at(1, send, "t.py:12");
+  EXPECT_EQ(first_cause({lost_at(0, send, "t.py:10"), early, lost_at(2, closed, "t.py:10")}),
+            "rank 1 waited in vain at t.py:12, ranks 0, 2 at t.py:10");
+  EXPECT_THAT(report_of({lost_at(0, send, "t.py:10"), early}).findings.front().fix,
+              HasSubstr("came to different lines"));
+  EXPECT_EQ(first_cause({early, lost_at(2, send, "t.py:12")}),
+            "ranks 1, 2 waited in vain at t.py:12; rank 0 wrote nothing of it");
+  EXPECT_THAT(report_of({early, lost_at(2, send, "t.py:12")}).findings.front().fix,
+              HasSubstr("py-spy dump"));
+  EXPECT_EQ(first_cause({lost_at(7, send, "t.py:12")}), "rank 7 waited in vain at t.py:12")
+      << "seven ranks' output is not there";
+  EXPECT_EQ(first_cause({lost_at(0, send, "a:1"), lost_at(1, send, "b:1"), lost_at(2, send, "c:1"),
+                         lost_at(3, send, "d:1"), lost_at(4, send, "d:1")}),
+            "rank 0 waited in vain at a:1, rank 1 at b:1, rank 2 at c:1, and others at 1 other "
+            "place");
+  const std::string key = "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: ";
+  EXPECT_EQ(first_cause({lost_at(1, key + "/default_pg/0//data_ready", "t.py:9")}),
+            "rank 1 waited in vain at t.py:9 for the store's key data_ready; rank 0 wrote nothing "
+            "of it");
+  EXPECT_EQ(first_cause({lost_at(0, key + "/a//b, /a//c", "t.py:9")}),
+            "rank 0 waited in vain at t.py:9 for the store's key /a//b, /a//c");
+}
+
+TEST(FirstCause, WhereRanksWereWhenAPeerEndedIsNoTimeout) {
+  const std::string closed = "RuntimeError: [pair.cc:561] Connection closed by peer [127.0.0.1]:80";
+  EXPECT_THAT(first_cause({lost_at(0, closed, "t.py:10"), lost_at(2, closed, "t.py:12")}),
+              testing::AllOf(testing::StartsWith("rank 0 lost a peer: "),
+                             testing::EndsWith("; rank 1 wrote nothing of it")));
+  EXPECT_THAT(first_cause({lost_at(3, closed, "t.py:10")}), Not(HasSubstr("wrote nothing")));
+  const std::string send = "RuntimeError: Timed out waiting 1800000ms for send operation";
+  EXPECT_EQ(first_cause({lost_at(0, send, "t.py:10"), {Kind::exception, 1, "ValueError: x"}}), "")
+      << "the exception is a finding";
+}
+
+TEST(FirstCause, ACommandForThisMachineNeedsNoHost) {
+  const auto next = [](const std::string& host) {
+    return report_of({{Kind::killed, 1, "by torchrun: exit code -9", host}}).findings.front().next;
+  };
+  EXPECT_EQ(next("node4"), "ssh node4 dmesg -T | grep -i 'killed process'");
+  EXPECT_EQ(next("localhost"), "dmesg -T | grep -i 'killed process'");
 }
 
 TEST(FirstCause, RanksThatCalledDifferently) {

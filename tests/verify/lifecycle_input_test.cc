@@ -366,6 +366,28 @@ TEST(Killed, ARankThatOthersLostEndedFirst) {
                          RuleId::rank_killed));
 }
 
+// A stack that a rank left while it was slow to start says less than the traces.
+TEST(Killed, AStackIsNoHeadlineForWhoEndedFirst) {
+  const auto headline = [](const std::string& other) {
+    trace::Run run = run_from_text(
+        {program_text(0, 2, "all_reduce n=8; all_reduce n=8 step=2 open; cut") +
+             R"({"ev":"exception","id":1,"what":"Connection closed by peer [127.0.0.1]"})" + "\n",
+         program_text(1, 2, other)});
+    run.notes.push_back({.kind = trace::RankNote::Kind::stack,
+                         .rank = trace::Rank(0),
+                         .text = "its process was in import",
+                         .location = {"rank_0.stack", 4},
+                         .says = trace::RankNote::Says::where_it_was,
+                         .content = "import"});
+    const Report report = verify(run);
+    std::string out;
+    for (const Finding& f : report.findings) out += f.headline;
+    return out;
+  };
+  EXPECT_EQ(headline("all_reduce n=8; cut"), "");
+  EXPECT_EQ(headline("all_reduce n=8; all_reduce n=8 step=2 open; cut"), "rank 0 was in import");
+}
+
 TEST(RankException, TextOfSeveralLinesIsToldInOne) {
   const Report report = verify(
       run_from_text({program_text(0, 2, "all_reduce n=8 open; hung"),

@@ -224,6 +224,19 @@ std::string_view store_address_in(std::string_view message) {
   return rest.substr(0, rest.find(')'));
 }
 
+std::string_view store_keys_in(std::string_view message) {
+  constexpr std::string_view kWait = "wait timeout after ", kKeys = "ms, keys: ";
+  const std::size_t at = message.find(kWait);
+  const std::size_t keys = at == kNpos ? kNpos : message.find(kKeys, at);
+  if (keys == kNpos) return {};
+  std::string_view out = message.substr(keys + kKeys.size());
+  // "/default_pg/0//" is what torch.distributed puts before a program's own key.
+  const std::size_t prefix = out.find("//");
+  if (out.starts_with('/') && prefix != kNpos && !contains_text(out, ","))
+    out.remove_prefix(prefix + 2);
+  return trimmed(out.substr(0, std::min(out.find_first_of("\n("), out.size())));
+}
+
 std::optional<HcclWait> hccl_wait_in(std::string_view message) {
   HcclWait out;
   out.to_connect = contains_text(message, "EI0006");

@@ -64,6 +64,10 @@ std::string absent_from_barrier(std::string_view message);
 // "10.0.0.7, 29500"; empty: not told.
 std::string_view store_address_in(std::string_view message);
 
+// The keys for which a rank waited in the store until the timeout was over: of "wait timeout after
+// 300000ms, keys: /default_pg/0//data_ready" it is "data_ready"; empty: not told.
+std::string_view store_keys_in(std::string_view message);
+
 // Of HCCL: behind it stands the device of a peer that ended or is stuck.
 inline constexpr std::string_view kAbnormalDevice = "Cluster Exception Location[IP/ID]:[";
 

@@ -29,6 +29,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,9 +60,32 @@ bool only_waits(std::string_view function) {
   while (name.starts_with('_') && !name.starts_with("__lll") && !name.starts_with("__gthread")) {
     name.remove_prefix(1);
   }
+  // "__GI___futex_abstimed_wait_cancelable64": glibc's own name of its function.
+  if (name.starts_with("GI_"))
+    name.remove_prefix(std::min(name.find_first_not_of('_', 2), name.size()));
   return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view n) {
     return name.starts_with(n) || function.starts_with(n);
   });
+}
+
+// "wait (cond=0x55a7, mutex=0x55b0) at ./cond.c:618" without its arguments, whose values differ
+// between processes: "wait at ./cond.c:618". "f(int) () from lib.so" has no values.
+std::string without_values(std::string_view function) {
+  const std::size_t open = function.find(" (");
+  if (open == kNpos || !contains_text(function.substr(open), "=")) return std::string(function);
+  const std::size_t close = function.rfind(") ");
+  const std::string_view behind =
+      close == kNpos || close < open ? std::string_view() : function.substr(close + 1);
+  return fmt::format("{}{}", function.substr(0, open), behind);
+}
+
+// "gloo::allgather(gloo::AllgatherOptions&) () from lib.so": "gloo::allgather". Empty: it is no
+// collective of Gloo's, which runs in a thread of the process group.
+std::string_view gloo_collective(std::string_view function) {
+  constexpr std::string_view kGloo = "gloo::";
+  if (!function.starts_with(kGloo)) return {};
+  const std::string_view name = function.substr(0, function.find_first_of("( "));
+  return contains_text(name.substr(kGloo.size()), ":") ? std::string_view() : name;
 }
 
 // Functions of torch.distributed that create a process group, in which the ranks wait for one
@@ -173,6 +197,9 @@ class OneOutput {
       group_ranks_ = text.substr(std::string_view("ranks: ").size());  // a local variable
     } else if (const auto frame = frame_of(text)) {
       creates_group_ |= creates_group(frame->words);
+      if (const std::string_view call = gloo_collective(frame->words);
+          form_ == Form::gdb && !call.empty() && !calls_.contains(call))
+        calls_.emplace(call);
       const bool newest_last = form_ == Form::traceback;
       if (!innermost_ || newest_last) {
         innermost_ = frame->words;
@@ -255,7 +282,7 @@ class OneOutput {
           function = function.substr(in + 4);
         }
         if (function.empty()) return std::nullopt;
-        return Frame{std::string(function.substr(0, 200)), only_waits(function)};
+        return Frame{without_values(function).substr(0, 200), only_waits(function)};
       }
       case Form::none:
         break;
@@ -293,6 +320,7 @@ class OneOutput {
   void end_process() {
     end_thread();
     if (!chosen_.empty()) {
+      if (calls_.size() == 1) chosen_ += fmt::format(", and another thread in {}", *calls_.begin());
       const std::int64_t pid = pid_ != kNone ? pid_ : gdb_pid_;
       out_.add({.kind = RankNote::Kind::stack,
                 .rank = rank_.value_or(Rank(kNone)),
@@ -305,6 +333,7 @@ class OneOutput {
                 .creates_group = chosen_creates_group_});
     }
     chosen_.clear();
+    calls_.clear();
     chosen_main_ = chosen_creates_group_ = false;
     pid_ = gdb_pid_ = kNone;
   }
@@ -320,6 +349,7 @@ class OneOutput {
   std::string group_ranks_;  // of the group that is being created: "[0, 1]"
   std::optional<std::string> innermost_, users_;
   std::string chosen_;
+  std::set<std::string, std::less<>> calls_;  // the collectives of Gloo's in which its threads are
   int number_ = 0, first_ = 0, chosen_line_ = 0;
 };
 

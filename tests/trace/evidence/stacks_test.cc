@@ -68,6 +68,37 @@ TEST(Stacks, GdbsFirstFrameThatDoesMoreThanWait) {
             "/lib/libtorch_cpu.so");
 }
 
+// As gdb prints them where glibc's debug information is installed: values of arguments, and names
+// of glibc's own. Two ranks in one place have one text.
+TEST(Stacks, GdbsFramesWithValuesAndGloosThreads) {
+  const auto stack = [](const std::string& address, const std::string& call) {
+    return "Thread 2 (Thread 0x7f02 (LWP 104) \"pt_gloo_runloop\"):\n"
+           "#0  0x00007f03 in gloo::transport::tcp::UnboundBuffer::waitSend(int*) () from /l.so\n"
+           "#1  0x00007f04 in " +
+           call +
+           " () from /l.so\n\n"
+           "Thread 1 (Thread 0x7f01 (LWP 103) \"python\"):\n"
+           "#0  __futex_abstimed_wait_common64 (private=0, cancel=true, futex_word=" +
+           address +
+           ") at ./nptl/futex-internal.c:57\n"
+           "#1  0x00007f05 in __GI___futex_abstimed_wait_cancelable64 (futex_word=" +
+           address +
+           ") at ./nptl/futex-internal.c:139\n"
+           "#2  ___pthread_cond_wait (cond=" +
+           address +
+           ") at ./nptl/pthread_cond_wait.c:618\n"
+           "#3  0x00007f06 in wait_for_work (work=" +
+           address + ", timeout=(1)) at work.c:12\n";
+  };
+  const std::string is = "rank 3 pid 103 stack @6: its process was in wait_for_work at work.c:12";
+  const auto read = [&](const std::string& address, const std::string& call) {
+    return notes_of(stack_source(), stack(address, call), Rank(3));
+  };
+  EXPECT_EQ(read("0x55ed", "gloo::allgather(gloo::AllgatherOptions&)"),
+            is + ", and another thread in gloo::allgather");
+  EXPECT_EQ(read("0x77aa", "gloo::transport::Pair::send(int)"), is) << "no collective";
+}
+
 TEST(Stacks, GdbsBacktraceAlone) {
   const std::string one =
       "what gdb says of rank 0:\n\n"

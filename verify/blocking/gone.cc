@@ -104,6 +104,16 @@ bool may_be_alive(const Context& context, std::uint32_t rank) {
          (state == State::cut && context.run.ranks[rank].snapshot);
 }
 
+// Whether the roots made the calls that a waiting rank made before this one, and no other: nothing
+// shows that they went on without it. They may wait for a file or a key of the store, or load data.
+bool stopped_right_before(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  return std::all_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
+    return context.run.ranks[r].calls.size() == call.call &&
+           common_start(context.run, context.agreement, r, call.rank) == call.call;
+  });
+}
+
 // The stack that shows that the rank is creating a process group; null: none does.
 const trace::RankNote* creates_group(const Context& context, std::uint32_t rank) {
   const State state = context.where.positions[rank].state;
@@ -282,7 +292,7 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
       return left_out_message(context, point, wait.roots[0]);
     }
   }
-  if (is_new_to_most(context, wait, point)) {
+  if (is_new_to_most(context, wait, point) && !stopped_right_before(context, wait, point)) {
     Deviation extra = missing_at(context, point, point.missing);
     turn_around(extra);
     return explain_deviation(context, extra);

@@ -98,6 +98,16 @@ class MeshJob {
   }
 };
 
+// Before its first call, most of a job may wait for a key of the store or load its data.
+TEST(Stopped, MostBeforeTheFirstCallDidNotGoOnWithoutIt) {
+  EXPECT_EQ(judge({"barrier open; hung", "cut", "cut"}),
+            "host-stall error proven culprits=1,2 group=world seq=0\nverdict findings");
+  // The look-alike: they went on.
+  const std::string others = "group p 1,2; all_reduce g=p n=4; cut";
+  EXPECT_THAT(judge({"barrier open; hung", others, others}),
+              HasSubstr("extra-collective error proven culprits=0 group=world seq=0"));
+}
+
 TEST(Stopped, TheHeadlineSaysWhoWhereAndBeforeWhichCall) {
   MeshJob job;
   job.time = {{3, 0}, {2, 601}};

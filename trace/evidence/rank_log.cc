@@ -30,6 +30,7 @@
 // name a task. That is the rank, unless a task is a launcher of several ranks (torchrun), as the
 // output then shows.
 // "[pod/worker-3/pytorch] ", "worker-3  | " and "node01: " name a host.
+// "[default3]:" (torchrun --tee) is a number on the node (local_ranks.h).
 // Any other label ("(Worker pid=12, ip=10.0.0.1) ", "[default3]:") must be the same on all lines of
 // a traceback; "pid=" in it is the process. A message may stand before the first line, behind the
 // label or without one: "(Worker pid=12) Exception in worker: Traceback (most recent call last):".
@@ -62,6 +63,7 @@
 #include "trace/evidence/jax_tasks.h"
 #include "trace/evidence/launcher_lines.h"
 #include "trace/evidence/line_labels.h"
+#include "trace/evidence/local_ranks.h"
 #include "trace/evidence/log_notes.h"
 #include "trace/evidence/named_processes.h"
 #include "trace/evidence/nccl_lines.h"
@@ -135,6 +137,7 @@ class RankLogReader {
     notes_.end_text();
     add_failed_process();
     drop_task_numbers();
+    for (const auto& [note, rank] : local_ranks_.ranks()) notes_[note].rank = rank;
     name_first_failure();
     return std::move(notes_).take();
   }
@@ -154,6 +157,8 @@ class RankLogReader {
     if (!tells && !label) return;
     std::string_view text = line;
     const std::optional<Rank> prefix = rank_in_prefix(line);
+    local_ = file_.rank || label ? std::nullopt : local_rank_in(line);
+    if (local_ && prefix) local_ranks_.learn(*local_, *prefix);
     if (prefix) {
       // Ray names the process, and PyTorch the rank: "(WorkerDict pid=833) [rank3]:[E…".
       if (line.starts_with('('))
@@ -221,6 +226,7 @@ class RankLogReader {
                                   .host = std::string(process.host),
                                   .gpu = process.gpu});
     if (note) unused_.remember(notes_[*note], *note);
+    if (note && local_ && rank.value == kNone) local_ranks_.remember(*note, *local_);
     return note;
   }
 
@@ -440,6 +446,7 @@ class RankLogReader {
     const TorchrunSummary::Taken taken = summary_.take(line);
     if (taken.failure == nullptr) return taken.part;
     const TorchrunSummary::Failure& failed = *taken.failure;
+    if (failed.local_rank != kNone) local_ranks_.learn(failed.local_rank, failed.rank);
     const auto note =
         add(failed.kind, failed.rank, failed.text, {.pid = failed.pid, .host = failed.host});
     if (note && failed.first) {
@@ -475,6 +482,8 @@ class RankLogReader {
   JaxTasks jax_;
   DeadActor actor_;
   TaskNumbers tasks_;
+  LocalRanks local_ranks_;
+  std::optional<std::int64_t> local_;  // before the current line
   TorchrunSummary summary_;
   LabelForm form_ = label_form_of(file_.bytes);
   std::string_view label_;  // of the current line

@@ -36,6 +36,7 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
   if (contains_text(line, "(local_rank: ")) {
     if (const auto rank = value("rank  "); rank && is_possible_rank(*rank, kMaxWorldSize)) {
       rank_ = Rank(static_cast<std::int32_t>(*rank));
+      local_rank_ = value("(local_rank").value_or(kNone);
       return {.part = true};
     }
   }
@@ -55,6 +56,7 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
   out.text = fmt::format("{}by torchrun: exit code {}{}{}", out.first ? "the first failure, " : "",
                          code, out.time.empty() ? "" : " at ", out.time);
   out.rank = std::exchange(rank_, Rank(kNone));
+  out.local_rank = std::exchange(local_rank_, kNone);
   if (present_ && code == 1) raised_first_ = out.rank;
   return {.part = true, .failure = &out};
 }

@@ -33,6 +33,7 @@ class TorchrunSummary {
   struct Failure {
     RankNote::Kind kind = RankNote::Kind::ended;
     Rank rank{kNone};
+    std::int64_t local_rank = kNone;  // its number on its node
     std::int64_t pid = kNone;
     std::string host, text;
     bool first = false;  // of its node
@@ -51,6 +52,7 @@ class TorchrunSummary {
 
  private:
   Rank rank_{kNone};  // whose block is being read
+  std::int64_t local_rank_ = kNone;
   std::string time_, host_;
   Failure failure_;  // the last one
   Rank raised_first_{kNone};

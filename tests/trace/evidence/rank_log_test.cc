@@ -561,6 +561,35 @@ TEST(RankLog, JaxNamesTheTasksThatItMisses) {
   EXPECT_EQ(read_log(unhealthy.substr(0, 80) + "\n/task:99999999999999999999\n/task:8\n"), "");
 }
 
+// torchrun --tee 3: what C++ writes has no prefix of PyTorch's.
+TEST(RankLog, TorchrunsNumbersOnANodeBecomeRanks) {
+  const auto aborts = [](int local) {
+    return fmt::format(
+        "[default{0}]:terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+        "[default{0}]:  what():  op.preamble.length <= op.nbytes. 344 vs 24\n",
+        local);
+  };
+  const auto raises = [](int local, int rank) {
+    return labelled(fmt::format("[default{}]:[rank{}]: ", local, rank), kLoggedTraceback);
+  };
+  const std::string what =
+      " exception @2: gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 344 vs 24";
+  const std::string other = "\nrank 9 exception @6: ValueError: no more batches";
+  EXPECT_EQ(read_log(aborts(3) + raises(1, 9)), "rank 11" + what + other);
+  EXPECT_EQ(read_log(aborts(3)), "some rank" + what) << "of which node?";
+  EXPECT_EQ(read_log(aborts(3) + raises(1, 9) + raises(0, 0)),
+            "some rank" + what + other + "\nrank 0 exception @10: ValueError: no more batches")
+      << "of two nodes";
+  const std::string summary =
+      "Root Cause (first observed failure):\n[0]:\n  time      : 2025-07-09_17:05:38\n  host      "
+      ": node4\n  rank      : 5 (local_rank: 1)\n  exitcode  : -6 (pid: 72)\n";
+  EXPECT_THAT(read_log(aborts(3) + summary), HasSubstr("rank 7" + what));
+  EXPECT_EQ(read_log("[rank3]:[E1 x] y\nterminate called after throwing an instance of 'X'\n  "
+                     "what():  z\n" +
+                     raises(1, 9)),
+            "some rank exception @3: X: z\nrank 9 exception @7: ValueError: no more batches");
+}
+
 TEST(RankLog, OtherListsAreNotHorovods) {
   EXPECT_EQ(read_log("NCCL WARN x\nMissing ranks:\n2: [a]\n"),
             "some rank NCCL warning @1: NCCL WARN x");

@@ -371,6 +371,28 @@ std::optional<Cause> explain_program_divergence(const Context& context,
   return explain_deviation(context, *d);
 }
 
+namespace {
+
+// Whether a rank made `calls[end]` once more than it used to in a row: just before there are as
+// many like it as were in a row before another call came. A loop with one call a step makes it ever
+// again: of "a b b a a | a", as DistributedDataParallel begins, nothing tells. O(end).
+bool is_once_more(const Context& context, const std::vector<trace::Call>& calls, std::size_t end) {
+  const auto like = [&](std::size_t i) {
+    return is_same_of_program(context.agreement, calls[i], calls[end]);
+  };
+  std::size_t begin = end;
+  while (begin > 0 && like(begin - 1)) --begin;
+  std::size_t length = 0;
+  bool was_as_long = begin == 0;
+  for (std::size_t i = 0; i < begin; ++i) {
+    was_as_long = was_as_long || (length > 0 && !like(i) && length == end - begin);
+    length = like(i) ? length + 1 : 0;
+  }
+  return begin < end && was_as_long;
+}
+
+}  // namespace
+
 std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
                                         const std::vector<std::uint32_t>& idle) {
   if (point.group == WaitPoint::kPointToPoint || point.instance == 0) return std::nullopt;
@@ -393,7 +415,8 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
   }
   if (*common == context.run.ranks[idle[0]].calls.size()) {
     // They just stopped there. A call that the past does not predict is one too many if it is new
-    // or repeats the one before it; another one may belong to a round that differs.
+    // or repeats the one before it once more than usual; another one may belong to a round that
+    // differs.
     const std::vector<trace::Call>& calls = context.run.ranks[waiting].calls;
     const auto same = [&](const trace::Call& c) {
       return is_same_of_program(context.agreement, c, calls[*common]);
@@ -401,8 +424,9 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
     const bool unusual =
         point.waiting.size() <= idle.size() && knows_its_past(context, waiting) &&
         is_usual_anywhere(context.run, context.agreement, {waiting, *common}) == Usual::no &&
-        (same(calls[*common - 1]) || (std::none_of(calls.begin(), calls.begin() + *common, same) &&
-                                      goes_on_as_usual(context, {waiting, *common})));
+        (is_once_more(context, calls, *common) ||
+         (std::none_of(calls.begin(), calls.begin() + *common, same) &&
+          goes_on_as_usual(context, {waiting, *common})));
     if (!unusual || ours->calls[point.instance] != *common) return std::nullopt;
     Deviation extra = missing_at(context, point, idle);
     turn_around(extra);

@@ -12,6 +12,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string judge_hung(const trace::Run& run) { return summary(verify(run, {.hung = true})); }
 
@@ -25,6 +26,20 @@ TEST(Hung, ARankThatStoppedBeforeACallIsNamed) {
   EXPECT_THAT(as_recorded.unknown, Contains(HasSubstr("lockstep verify --hung")));
   EXPECT_EQ(judge_hung(run),
             "host-stall error proven culprits=2 group=world seq=1\nverdict findings");
+}
+
+// As DistributedDataParallel begins: a reduction, the new order of its buckets, and then one
+// reduction a step. Who makes the next one made none too many; the other rank may wait for its
+// data.
+TEST(Hung, ALoopWithOneCallAStepMakesItAgain) {
+  const auto judged = [](const std::string& calls, const std::string& next) {
+    return summary(verify(program({calls + next + " open; hung", calls + "hung"})));
+  };
+  const std::string a = "all_reduce n=8; ", b = "broadcast n=7 root=0; ";
+  EXPECT_THAT(judged(a + b + b + a + a, "all_reduce n=8"), Not(HasSubstr("extra-collective")));
+  // The look-alike: it is seldom made twice in a row.
+  EXPECT_THAT(judged(a + b + a + b + a + b + a, "all_reduce n=8"),
+              HasSubstr("extra-collective error proven culprits=0 group=world seq=7"));
 }
 
 // Where it hung, its traces end there, and are not damaged.

@@ -389,9 +389,8 @@ Advice advice_for_places(const Places& waited) {
         "early on one, or one message more than its peer expects",
         ""};
   return {
-      "see what the ranks that wrote nothing did: a stack of each while the job hangs (`py-spy "
-      "dump "
-      "--pid PID`), or the calls of the next run (`lockstep record`)",
+      "see what the ranks that wrote nothing did: a stack of each while the job hangs "
+      "(`py-spy dump --pid PID`), or the calls of the next run (`lockstep record`)",
       ""};
 }
 

@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-std::string sample() {
+std::string small_pickle() {
   PickleWriter w;
   w.begin_dict().text("a").begin_list().integer(1).integer(-70000).end_list();
   w.text("b").pair("x", "a").text("c").none().text("d").boolean(true).end_dict();
@@ -20,7 +20,7 @@ std::string sample() {
 }
 
 TEST(Pickle, ReadsWhatPyTorchWrites) {
-  const std::string bytes = sample();
+  const std::string bytes = small_pickle();
   const Result<Pickle> p = read_pickle(bytes, "f");
   ASSERT_TRUE(p);
   EXPECT_EQ(p->damage, "");
@@ -59,7 +59,7 @@ TEST(Pickle, RefusesToConstructOrCallAnything) {
 }
 
 TEST(Pickle, KeepsWhatCameBeforeTheCut) {
-  const std::string bytes = sample();
+  const std::string bytes = small_pickle();
   for (std::size_t cut = 2; cut < bytes.size(); ++cut) {
     const Result<Pickle> p = read_pickle(std::string_view(bytes).substr(0, cut), "f");
     ASSERT_TRUE(p) << cut;
@@ -95,7 +95,7 @@ TEST(Pickle, KeepsNoPartOfAListsDict) {
 }
 
 TEST(Pickle, SurvivesEveryFlippedBit) {
-  const std::string good = sample();
+  const std::string good = small_pickle();
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
     std::string bytes = good;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));

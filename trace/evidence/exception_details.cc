@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "trace/evidence/failure_messages.h"
+#include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -127,13 +128,9 @@ bool note_process_shape(RankNote& exception, std::string_view text) {
 bool OrderWarnings::take(std::string_view text, Rank rank, LogNotes& notes) {
   constexpr std::string_view kOnRank = "iteration on rank ", kExpected = "Expected to ";
   if (const std::size_t at = text.find(kSign); at != kNpos) {
-    const auto number = number_after(text.substr(at), kOnRank);
-    const Rank said = number && is_possible_rank(*number, kMaxWorldSize)
-                          ? Rank(static_cast<std::int32_t>(*number))
-                          : Rank(kNone);
     const auto note = notes.add(
         {.kind = RankNote::Kind::analysis,
-         .rank = rank.value != kNone ? rank : said,
+         .rank = rank.value != kNone ? rank : rank_behind(text.substr(at), kOnRank),
          .text = "by FullyShardedDataParallel its units ran in another order than in its first "
                  "iteration",
          .says = RankNote::Says::changed_order});

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "trace/evidence/failure_messages.h"
 #include "trace/evidence/frames.h"
+#include "trace/evidence/line_labels.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -135,19 +136,14 @@ ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
 
 bool ExceptionReader::begins(std::string_view line) {
   constexpr std::string_view kOfRank = "last): (RANK ";
-  const auto rank_behind = [&](std::string_view words) {
-    const auto rank = number_after(line, words);
-    const bool possible = rank && is_possible_rank(*rank, kMaxWorldSize);
-    return possible ? Rank(static_cast<std::int32_t>(*rank)) : Rank(kNone);
-  };
   if (line.starts_with(kOfRay) && contains_text(line, kSnippet)) {
-    of_rank_ = rank_behind(kOfRay);
+    of_rank_ = rank_behind(line, kOfRay);
     return in_traceback_ = true;
   }
   if (line.starts_with(kTraceback)) {
     at_.clear();
     users_at_.clear();
-    of_rank_ = rank_behind(kOfRank);
+    of_rank_ = rank_behind(line, kOfRank);
     return in_traceback_ = true;
   }
   // ╭──── Traceback (most recent call last) ────╮

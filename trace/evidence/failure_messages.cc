@@ -147,17 +147,12 @@ bool mentions_timeout(std::string_view message) {
 }
 
 Rank rank_said_by(std::string_view message) {
-  const auto rank_from = [](std::optional<std::int64_t> number) {
-    return number && is_possible_rank(*number, kMaxWorldSize)
-               ? Rank(static_cast<std::int32_t>(*number))
-               : Rank(kNone);
-  };
   for (const std::string_view store :
        {"store on Rank ", "store based barrier on rank: ", "store based barrier on rank "})
-    if (contains_text(message, store)) return rank_from(number_after(message, store));
+    if (contains_text(message, store)) return rank_behind(message, store);
   // "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms"
   constexpr std::string_view kMonitor = ": [Rank ";
-  if (contains_text(message, "monitoredBarrier")) return rank_from(number_after(message, kMonitor));
+  if (contains_text(message, "monitoredBarrier")) return rank_behind(message, kMonitor);
   constexpr std::string_view kRank = ": Rank ";
   const std::size_t at = message.find(kRank);
   if (at == kNpos || at != message.find(": ")) return Rank(kNone);
@@ -166,7 +161,7 @@ Rank rank_said_by(std::string_view message) {
   if (digits == kNpos || digits == 0) return Rank(kNone);
   const std::string_view behind = rest.substr(digits);
   const bool of_itself = behind.starts_with(": ") || behind.starts_with(", node ");
-  return of_itself ? rank_from(number_after(message, kRank)) : Rank(kNone);
+  return of_itself ? rank_behind(message, kRank) : Rank(kNone);
 }
 
 bool mentions_hardware(std::string_view message) {
@@ -410,12 +405,9 @@ std::vector<Rank> odd_ranks(const std::vector<std::string_view>& exceptions,
     if (says_shapes_differ(exception)) told = odd_by_shape(exception, world_size);
     if (const std::size_t at = exception.find(kCheckpointFailed); at != kNpos)
       told = listed_ranks(exception.substr(at + kCheckpointFailed.size()));
-    if (says_stage_failed(exception)) {
-      const auto failed = number_after(exception, kRankFailed);
-      if (failed && is_possible_rank(*failed, kMaxWorldSize))
-        told = {Rank(static_cast<std::int32_t>(*failed))};
-    }
+    if (says_stage_failed(exception)) told = {rank_behind(exception, kRankFailed)};
   }
+  std::erase(told, Rank(kNone));
   std::sort(told.begin(), told.end());
   // Where all did the same, none stands out.
   if (static_cast<std::int32_t>(told.size()) >= world_size && told.back().value < world_size)

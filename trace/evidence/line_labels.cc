@@ -58,6 +58,12 @@ std::string_view after_timestamp(std::string_view line) {
   return line;
 }
 
+Rank rank_behind(std::string_view text, std::string_view words) {
+  const auto number = number_after(text, words);
+  const bool possible = number && is_possible_rank(*number, kMaxWorldSize);
+  return possible ? Rank(static_cast<std::int32_t>(*number)) : Rank(kNone);
+}
+
 std::vector<Rank> listed_ranks(std::string_view list) {
   std::vector<Rank> out;
   list = list.substr(0, list.find_first_of("}]"));

@@ -31,6 +31,12 @@ bool begins_with_hccl_code(std::string_view line) {
          line.substr(at + kCode).starts_with("):");
 }
 
+// Adds what still fits to a note's text.
+void append(RankNote& note, std::string_view more) {
+  if (note.text.size() < RankNote::kLongest)
+    note.text += more.substr(0, RankNote::kLongest - note.text.size());
+}
+
 }  // namespace
 
 void add_last_error(RankNote& exception, std::string_view text) {
@@ -85,8 +91,7 @@ std::string told_exception(std::string_view exception) {
 }
 
 void add_other_ranks(RankNote& exception, Rank rank, std::string_view raised) {
-  const std::string more = fmt::format("; rank {}: {}", rank.value, raised);
-  exception.text += more.substr(0, RankNote::kLongest - exception.text.size());
+  append(exception, fmt::format("; rank {}: {}", rank.value, raised));
 }
 
 bool note_process_shape(RankNote& exception, std::string_view text) {
@@ -97,8 +102,9 @@ bool note_process_shape(RankNote& exception, std::string_view text) {
   if (line.starts_with("Input shapes:")) return true;
   const auto add = [&](std::string_view more) {
     if (exception.text.ends_with(kMoreShapes)) return;
-    const bool fits =
-        exception.text.size() + more.size() + kMoreShapes.size() <= RankNote::kLongest;
+    const std::size_t room = RankNote::kLongest - kMoreShapes.size();
+    const bool fits = exception.text.size() + more.size() <= room;
+    if (exception.text.size() > room) exception.text.resize(room);
     exception.text += fits ? more : kMoreShapes;
   };
   if (line.starts_with(kOperation)) {
@@ -146,8 +152,7 @@ bool OrderWarnings::take(std::string_view text, Rank rank, LogNotes& notes) {
   if (open->second) {
     RankNote& note = notes[*open->second];
     note.content = text.substr(which).substr(0, RankNote::kLongest);
-    const std::string more = fmt::format(": {}", note.content);
-    note.text += more.substr(0, RankNote::kLongest - note.text.size());
+    append(note, fmt::format(": {}", note.content));
   }
   open_.erase(open);
   return true;

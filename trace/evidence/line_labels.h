@@ -53,7 +53,8 @@ std::string without_escapes(std::string_view text);
 // other lines all.
 std::string_view after_rank(std::string_view line);
 
-// The rank whose number stands behind `words` in a text; kNone: they do not occur, or no job has it.
+// The rank whose number stands behind `words` in a text; kNone: they do not occur, or no job has
+// it.
 Rank rank_behind(std::string_view text, std::string_view words);
 
 // The ranks in "{3, 4}", "[3, 4]" or "3, 4]"; at most as many as a job has.

@@ -155,6 +155,16 @@ TEST(LibraryMessages, AcceleratesListOfShapesBelongsToItsException) {
   EXPECT_THAT(shapes(many), AllOf(HasSubstr("Process 1: [2, 5], "), testing::EndsWith(", …")));
 }
 
+TEST(LibraryMessages, WhatIsAddedToAnExceptionHasABound) {
+  const std::string raises =
+      kRaises + "accelerate.X: Cannot apply desired operation due to shape mismatches. " +
+      std::string(2 * RankNote::kLongest, 'x') + "\n  - Process 0: [1, 5]\n" +
+      "Traceback (most recent call last): (RANK 2)\n  File \"t.py\", line 7, in f\nOSError: " +
+      std::string(2 * RankNote::kLongest, 'y') + "\n";
+  EXPECT_LE(notes_of(rank_log_source(), raises, Rank(0)).size(),
+            RankNote::kLongest + std::string("rank 0 exception @3: ").size());
+}
+
 TEST(LibraryMessages, BothRanksOfFsdpsMessageAreKept) {
   const std::string list(2000, 'w');
   const std::string said =

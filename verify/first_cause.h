@@ -7,19 +7,13 @@
 // its file counts.
 #pragma once
 
-#include <string>
-
 #include "verify/report.h"
 
 namespace lockstep::trace {
 struct Run;
-struct RankNote;
-}  // namespace lockstep::trace
+}
 
 namespace lockstep::verify {
-
-// "rank 3", "process 71 on node4", "a rank that the log does not name".
-std::string describe_subject(const trace::RankNote& note);
 
 // Gives the report a headline, where no finding has one and none names a cause: to the finding that
 // shows the note that explains most. O(notes · findings).

@@ -15,6 +15,7 @@
 #include "trace/run.h"
 #include "verify/advice.h"
 #include "verify/context.h"
+#include "verify/described_notes.h"
 #include "verify/first_cause.h"
 
 namespace lockstep::verify {

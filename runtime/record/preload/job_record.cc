@@ -169,6 +169,7 @@ void JobRecord::at_exit(int status, void* job) {
   const std::lock_guard lock(self.end_mutex_);
   if (self.interrupted_) return;
   self.ended_ = true;
+  self.stands_still_ = false;
   self.ring_->resume();  // whatever it was taken for
   ::unlink(self.stack_file_.c_str());
   // sys.exit(3) is not an exception to Python's hook.
@@ -194,13 +195,21 @@ void JobRecord::look_for_hang(std::int64_t now) {
 namespace {
 
 // Python may end this thread, by unwinding it, while it waits for the GIL at the program's end.
-extern "C" void* write_stacks(void* path) {
-  if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
-    python->write_stacks(static_cast<const char*>(path));
+extern "C" void* write_stacks_of(void* job) {
+  static_cast<JobRecord*>(job)->write_stacks();
   return nullptr;
 }
 
 }  // namespace
+
+void JobRecord::write_stacks() {
+  PythonProgram* const python = PythonProgram::of_process();
+  if (python == nullptr) return;
+  python->write_stacks(stack_file_.c_str());
+  // While this waited for the GIL, the program may have gone on, or ended.
+  const std::lock_guard lock(end_mutex_);
+  if (!stands_still_) ::unlink(stack_file_.c_str());
+}
 
 void JobRecord::look_for_standstill(std::int64_t now) {
   const std::lock_guard lock(end_mutex_);
@@ -208,11 +217,14 @@ void JobRecord::look_for_standstill(std::int64_t now) {
   const std::int64_t outside = recorder_->waiting() ? 0 : 1;
   const trace::HangWatch::Verdict verdict = standstill_->look(ring_->written(), outside, now);
   if (verdict == trace::HangWatch::Verdict::hangs) {
+    stands_still_ = true;
     pthread_t thread{};
-    if (::pthread_create(&thread, nullptr, &write_stacks, stack_file_.data()) == 0)
-      ::pthread_detach(thread);
+    if (::pthread_create(&thread, nullptr, &write_stacks_of, this) == 0) ::pthread_detach(thread);
   }
-  if (verdict == trace::HangWatch::Verdict::goes_on) ::unlink(stack_file_.c_str());
+  if (verdict == trace::HangWatch::Verdict::goes_on) {
+    stands_still_ = false;
+    ::unlink(stack_file_.c_str());
+  }
 }
 
 void JobRecord::start_hang_watch() {

@@ -71,6 +71,10 @@ class JobRecord {
   // itself. Null: their futures show it. `group`: one that group() knows.
   WorkWatch* watch(const c10d::ProcessGroup& group, bool on_device);
 
+  // Writes the stacks of the Python program, and removes them again if it has gone on meanwhile. On
+  // a thread of its own: it waits for the GIL.
+  void write_stacks();
+
  private:
   JobRecord() = default;
   void try_to_open(const c10d::ProcessGroup& first);  // with mutex_ held
@@ -114,6 +118,7 @@ class JobRecord {
   std::mutex end_mutex_;  // guards the end mark, and what follows
   std::optional<trace::HangWatch> hang_, standstill_;
   std::string stack_file_;
+  bool stands_still_ = false;
   bool ended_ = false;
   bool interrupted_ = false;  // then the end mark stays, and the stack
   struct Known {

@@ -60,6 +60,8 @@ struct RankNote {
     only_its_text,
     where_it_was,     // stack: its process was in `content`
     where_it_called,  // stack: it made the call that failed in `content`
+    in_the_kernel,    // stack: its process hangs inside the kernel, in its function `content`; may
+                      // be empty
     failed_first,     // ended: torchrun saw it fail before all others of its node, at `content`
     gives_no_answer,  // ras: its process is considered dead, or does not answer
     did_not_join,     // analysis: a call in which others were; `content`: "did not join all_reduce"

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -211,6 +213,24 @@ std::string describe_stacks(const trace::Run& run) {
   if (by_size.size() > kShown)
     out += fmt::format("; {} elsewhere", plural(by_size.size() - kShown, "other place"));
   return out;
+}
+
+std::string describe_blocked(const trace::Run& run, const RankNote& note) {
+  // By rank, by process where that is unknown.
+  std::set<std::tuple<std::string_view, trace::Rank, std::int64_t>> blocked;
+  for (const RankNote& other : run.notes) {
+    if (other.says != Says::in_the_kernel) continue;
+    const bool named = other.rank.value != trace::kNone;
+    blocked.emplace(named ? "" : std::string_view(other.host), other.rank,
+                    named ? trace::kNone : other.pid);
+  }
+  const std::size_t others = blocked.size() - 1;
+  return fmt::format("{} was {} ({}){}", describe_subject(note), printable(note.text),
+                     printable(note.location.str()),
+                     others == 0 ? ""
+                                 : fmt::format("; {} {} blocked, too",
+                                               plural(others, "other process", "other processes"),
+                                               others == 1 ? "is" : "are"));
 }
 
 std::string describe_mismatch(const RankNote& note) {

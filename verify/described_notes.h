@@ -25,6 +25,9 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
 // Where each process was, of stacks alone: who is elsewhere than most. O(notes log notes).
 std::string describe_stacks(const trace::Run& run);
 
+// Of a process that hangs inside the kernel, and how many others do. O(notes log notes).
+std::string describe_blocked(const trace::Run& run, const trace::RankNote& note);
+
 // Of a message that says that two ranks' calls differ.
 std::string describe_mismatch(const trace::RankNote& note);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -37,6 +38,7 @@ enum class Weight : std::uint8_t {
   killed,         // from outside
   warning,        // of NCCL
   may_be_caught,  // an exception that much output follows
+  in_the_kernel,  // it may still go on
   nccl_fails,     // an exception that says no more
   mismatch,       // ranks that called differently, of whom nobody is wrong for sure
   waits_for,      // a rank that did not come
@@ -106,6 +108,7 @@ std::optional<Weight> weight_of(const RankNote& note) {
       if (note.says == Says::gives_no_answer) return Weight::gone;
       return note.calls_behind > 0 ? std::optional(Weight::behind) : std::nullopt;
     case NoteKind::stack:
+      if (note.says == Says::in_the_kernel) return Weight::in_the_kernel;
       return note.says == Says::where_it_was ? std::optional(Weight::stack) : std::nullopt;
     case NoteKind::caught:
     case NoteKind::gpu_warning:
@@ -159,6 +162,8 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
                          plural(note.calls_behind, "call"), quote(note));
     case Weight::stack:
       return describe_stacks(run);
+    case Weight::in_the_kernel:
+      return describe_blocked(run, note);
     case Weight::timeout:
       return describe_timeout(run, missing, note);
     case Weight::may_be_caught:
@@ -195,6 +200,104 @@ std::string at_host(const RankNote& note) {
   return host.empty() ? "" : fmt::format("ssh {} ", host);
 }
 
+// By the module of the kernel whose function waits.
+Advice advice_for_blocked(const RankNote& note) {
+  constexpr std::string_view kEnd = "; no signal ends a process that hangs there";
+  const std::string next = note.pid == trace::kNone
+                               ? ""
+                               : fmt::format("{}sudo cat /proc/{}/stack", at_host(note), note.pid);
+  const auto is_of = [&](std::initializer_list<std::string_view> modules) {
+    return std::any_of(modules.begin(), modules.end(), [&](std::string_view module) {
+      return contains_text(note.content, fmt::format("[{}", module));
+    });
+  };
+  if (is_of({"nvidia", "amdgpu", "amdkfd", "habanalabs"}))
+    return {fmt::format("the GPU's driver does not answer: look for its messages (Xid), reset the "
+                        "GPU or start the node again{}",
+                        kEnd),
+            next};
+  if (is_of({"mlx", "ib_", "rdma", "efa", "bnxt", "irdma"}))
+    return {fmt::format("a network card or its driver does not answer: leave out the node{}", kEnd),
+            next};
+  if (is_of({"nfs", "sunrpc", "lustre", "ptlrpc", "obdclass", "osc", "lov", "mdc", "lnet", "fuse",
+             "ceph", "libceph", "mmfs", "wekafs", "beegfs", "cifs", "xfs", "ext4", "nvme"}))
+    return {fmt::format("a file system does not answer, of the data or of the checkpoints: see "
+                        "whether its servers and its disks do{}",
+                        kEnd),
+            next};
+  return {fmt::format("see what it waits for there: a disk, a file server, the GPU's driver or a "
+                      "network card{}",
+                      kEnd),
+          next};
+}
+
+Advice advice_for_absent(const RankNote& note) {
+  if (trace::peer_failure_in(note.text) == PeerFailure::store_not_reached) {
+    const std::string host = peer_in(note.text);
+    const auto port = trace::number_after(trace::store_address_in(note.text), ", ");
+    return {"see whether rank 0 runs, and whether MASTER_ADDR and MASTER_PORT are its own",
+            host.empty() || !port ? "" : fmt::format("nc -vz {} {}", host, *port)};
+  }
+  if (const auto met = trace::arrivals_in(note.text)) {
+    if (met->came > met->expected)
+      return {
+          "end all processes of earlier starts, use another port or a new file to meet, and "
+          "see that each process has a RANK of its own and WORLD_SIZE is their number",
+          ""};
+    if (!met->group.empty())
+      return {
+          "let all ranks of the job call new_group(), also those that are not in the group, "
+          "in the same order; if one did, read its output and see where it is",
+          ""};
+  }
+  return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
+}
+
+Advice advice_by_analysis(const RankNote& note) {
+  if (note.says == Says::did_not_submit)
+    return {
+        "find why these ranks did not compute the tensors: a branch that their data skip, or "
+        "fewer batches; let them submit zeros, or see where they are",
+        ""};
+  if (note.says == Says::missed_by_jax)
+    return {
+        "read the output of these tasks: who still wrote after that had not crashed, and was "
+        "only late; if one is alive, see where it is",
+        ""};
+  if (note.says == Says::changed_order) return {std::string(kRunSameUnits), ""};
+  return {"see where these ranks are, or give `lockstep verify` the dumps themselves", ""};
+}
+
+Advice advice_for_loss(const RankNote& note, const Places& waited) {
+  const PeerFailure failure = trace::peer_failure_in(note.text);
+  if (failure == PeerFailure::told_to_end)
+    return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
+            ""};
+  if (!waited.places.empty()) return advice_for_places(waited);
+  const std::string peer = peer_in(note.text);
+  if (failure == PeerFailure::peer_unreachable)
+    return {
+        "look at the network between the two, and at the interface that was chosen "
+        "(NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
+        peer.empty() ? "" : fmt::format("ip route get {}", peer)};
+  return {
+      "read the output of the processes there; if they say nothing, one may have finished "
+      "before the others (fewer iterations), or the network failed",
+      peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
+}
+
+Advice advice_for_timeout(const RankNote& note) {
+  const std::string_view library = trace::timed_out_call_in(note.text).library;
+  const std::string_view variables = recorder_variables(library.empty() ? "nccl" : library);
+  if (variables.empty())
+    return {
+        "let the next run record its calls (`lockstep record`), and give `lockstep verify` "
+        "the records",
+        ""};
+  return {"let the next run record its calls, and give `lockstep verify` the dumps",
+          fmt::format("export {}", variables)};
+}
+
 Advice advice_for(const RankNote& note, Weight weight, const Places& waited) {
   switch (weight) {
     case Weight::killed:
@@ -206,25 +309,7 @@ Advice advice_for(const RankNote& note, Weight weight, const Places& waited) {
       return {"NCCL says why with NCCL_DEBUG=INFO in the job's environment",
               "export NCCL_DEBUG=INFO"};
     case Weight::waits_for:
-      if (trace::peer_failure_in(note.text) == PeerFailure::store_not_reached) {
-        const std::string host = peer_in(note.text);
-        const auto port = trace::number_after(trace::store_address_in(note.text), ", ");
-        return {"see whether rank 0 runs, and whether MASTER_ADDR and MASTER_PORT are its own",
-                host.empty() || !port ? "" : fmt::format("nc -vz {} {}", host, *port)};
-      }
-      if (const auto met = trace::arrivals_in(note.text)) {
-        if (met->came > met->expected)
-          return {
-              "end all processes of earlier starts, use another port or a new file to meet, and "
-              "see that each process has a RANK of its own and WORLD_SIZE is their number",
-              ""};
-        if (!met->group.empty())
-          return {
-              "let all ranks of the job call new_group(), also those that are not in the group, "
-              "in the same order; if one did, read its output and see where it is",
-              ""};
-      }
-      return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
+      return advice_for_absent(note);
     case Weight::store_lost:
       return {"read the output of the rank that did not come; if it is alive, see where it is", ""};
     case Weight::mismatch:
@@ -233,54 +318,21 @@ Advice advice_for(const RankNote& note, Weight weight, const Places& waited) {
           "program is in the traceback",
           ""};
     case Weight::did_not_join:
-      if (note.says == Says::did_not_submit)
-        return {
-            "find why these ranks did not compute the tensors: a branch that their data skip, or "
-            "fewer batches; let them submit zeros, or see where they are",
-            ""};
-      if (note.says == Says::missed_by_jax)
-        return {
-            "read the output of these tasks: who still wrote after that had not crashed, and was "
-            "only late; if one is alive, see where it is",
-            ""};
-      if (note.says == Says::changed_order) return {std::string(kRunSameUnits), ""};
-      return {"see where these ranks are, or give `lockstep verify` the dumps themselves", ""};
+      return advice_by_analysis(note);
     case Weight::gone:
       return {"read the output of that process, and see whether its node is up", ""};
     case Weight::behind:
       return {
           "ask again in a minute: if the numbers are the same, see where that rank is",
           note.pid == trace::kNone ? "ncclras -v" : fmt::format("py-spy dump --pid {}", note.pid)};
+    case Weight::in_the_kernel:
+      return advice_for_blocked(note);
     case Weight::stack:
       return {"take the stacks again in a minute: who has not moved is stuck, or waits", ""};
-    case Weight::lost: {
-      const PeerFailure failure = trace::peer_failure_in(note.text);
-      if (failure == PeerFailure::told_to_end)
-        return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
-                ""};
-      if (!waited.places.empty()) return advice_for_places(waited);
-      const std::string peer = peer_in(note.text);
-      if (failure == PeerFailure::peer_unreachable)
-        return {
-            "look at the network between the two, and at the interface that was chosen "
-            "(NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-            peer.empty() ? "" : fmt::format("ip route get {}", peer)};
-      return {
-          "read the output of the processes there; if they say nothing, one may have finished "
-          "before the others (fewer iterations), or the network failed",
-          peer.empty() ? "" : fmt::format("ssh {} dmesg -T", peer)};
-    }
-    case Weight::timeout: {
-      const std::string_view library = trace::timed_out_call_in(note.text).library;
-      const std::string_view variables = recorder_variables(library.empty() ? "nccl" : library);
-      if (variables.empty())
-        return {
-            "let the next run record its calls (`lockstep record`), and give `lockstep verify` "
-            "the records",
-            ""};
-      return {"let the next run record its calls, and give `lockstep verify` the dumps",
-              fmt::format("export {}", variables)};
-    }
+    case Weight::lost:
+      return advice_for_loss(note, waited);
+    case Weight::timeout:
+      return advice_for_timeout(note);
     case Weight::ended_first:
     case Weight::ended:
       return {"read that process' own output: `torchrun --log-dir logs --redirects 3` keeps it",

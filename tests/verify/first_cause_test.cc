@@ -100,6 +100,32 @@ TEST(FirstCause, NcclsOwnWarningComesBeforeWhatFollowsFromIt) {
   EXPECT_THAT(first_cause({shell}), Not(HasSubstr("ssh")));
 }
 
+TEST(FirstCause, AProcessThatHangsInTheKernelExplainsTheTimeouts) {
+  const auto blocked = [](int rank, const std::string& function) {
+    return Told{.kind = Kind::stack,
+                .rank = rank,
+                .text = "blocked in the kernel for more than 122 seconds, in " + function,
+                .says = Says::in_the_kernel,
+                .content = function};
+  };
+  EXPECT_EQ(first_cause({kTimeout, kClosed, blocked(0, "rpc_wait_bit_killable [sunrpc]")}),
+            "rank 0 was blocked in the kernel for more than 122 seconds, in rpc_wait_bit_killable "
+            "[sunrpc] (job.log:3)");
+  EXPECT_THAT(first_cause({kTimeout, blocked(0, "f [nfs]"), blocked(3, "f [nfs]")}),
+              HasSubstr("(job.log:2); 1 other process is blocked, too"));
+  const auto advice = [&](const std::string& function) {
+    const Report report = report_of({kTimeout, blocked(0, function)});
+    return report.findings.empty() ? "" : report.findings[0].fix;
+  };
+  EXPECT_THAT(advice("nfs4_file_fsync [nfsv4]"), HasSubstr("file system"));
+  EXPECT_THAT(advice("os_acquire_mutex [nvidia]"), HasSubstr("the GPU's driver"));
+  EXPECT_THAT(advice("ib_uverbs_write [ib_uverbs]"), HasSubstr("network card"));
+  EXPECT_THAT(advice("do_exit"), HasSubstr("a disk, a file server"));
+  // What ended a process by itself says more.
+  const Told raised{Kind::exception, -1, "OSError: a"};
+  EXPECT_THAT(first_cause({blocked(0, "f [nfs]"), raised}), HasSubstr("OSError: a"));
+}
+
 TEST(FirstCause, OfNcclsWarningsOnlySomeAreOfALostPeer) {
   const auto told = [](const std::string& warning) {
     const Report report =

@@ -16,6 +16,7 @@
 //   host:12:34 [0] … NCCL WARN …                            NCCL's warnings; before 2.3 "WARN"
 //   HW Exception by GPU node-9 … reason :GPU Hang           ROCm's (gpu_lines.h)
 //   … Failed to check the "should dump" flag on TCPStore …  the store's process ended
+//   INFO: task python3:71 blocked for more than 122 seconds.           the kernel (blocked_tasks.h)
 //   Parameter indices which did not receive grad for rank 2: 6 7       DistributedDataParallel
 //   … Forward order differs from that of the first iteration on rank 3.  FullyShardedDataParallel
 //   … UNAVAILABLE: The following tasks are unhealthy (stopped sending …   JAX (jax_tasks.h)
@@ -53,6 +54,7 @@
 
 #include "base/text.h"
 #include "base/word_search.h"
+#include "trace/evidence/blocked_tasks.h"
 #include "trace/evidence/evidence.h"
 #include "trace/evidence/exception_details.h"
 #include "trace/evidence/exceptions.h"
@@ -108,7 +110,7 @@ bool may_tell(std::string_view line) {
        kCrashes[1], kCrashes[2], kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl,
        kRankOfAscend, kAbnormalDevice, GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed,
        GpuLines::kLost, HorovodStalls::kSign, HorovodStalls::kMissing, OrderWarnings::kSign,
-       OrderWarnings::kWhich,
+       OrderWarnings::kWhich, BlockedTasks::kHung, BlockedTasks::kLockup, BlockedTasks::kWorker,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
@@ -145,6 +147,8 @@ class RankLogReader {
  private:
   void take(std::string_view line) {
     if (failed_call_ && take_failed_call(line)) return;
+    if (blocked_.goes_on())
+      if (const auto detail = blocked_.detail(line)) return add_blocked_detail(*detail);
     // "2: [allreduce.a]" has no label, though srun's are like this.
     if (horovod_.goes_on())
       if (const auto stall = horovod_.take(line)) return add_stall(*stall);
@@ -303,6 +307,10 @@ class RankLogReader {
       add_stall(*stall);
       return true;
     }
+    if (const auto blocked = blocked_.take(text)) {
+      add_blocked(*blocked);
+      return true;
+    }
     if (unused_.take(text, rank, notes_) || orders_.take(text, rank, notes_)) return true;
     if (const auto launched = parse_launcher_line(text)) return take_launcher(*launched);
     for (const std::string_view sign : kCrashes) {
@@ -381,6 +389,20 @@ class RankLogReader {
       notes_[*note].says = RankNote::Says::did_not_submit;
       notes_[*note].content = tensors;
     }
+  }
+
+  void add_blocked(const BlockedTasks::Blocked& blocked) {
+    blocked_note_ = add(NoteKind::stack, Rank(kNone), blocked.text, {.pid = blocked.pid});
+    if (blocked_note_) notes_[*blocked_note_].says = RankNote::Says::in_the_kernel;
+  }
+
+  void add_blocked_detail(const BlockedTasks::Detail& detail) {
+    if (!blocked_note_) return;
+    RankNote& note = notes_[*blocked_note_];
+    note.pid = detail.process.value_or(note.pid);
+    if (detail.function.empty()) return;
+    note.text += fmt::format(", in {}", detail.function);
+    note.content = detail.function;
   }
 
   // A line that begins a list may be an exception, too. False: it names no task.
@@ -481,6 +503,8 @@ class RankLogReader {
   HorovodStalls horovod_;
   JaxTasks jax_;
   DeadActor actor_;
+  BlockedTasks blocked_;
+  std::optional<std::size_t> blocked_note_;  // of which more may follow
   TaskNumbers tasks_;
   LocalRanks local_ranks_;
   std::optional<std::int64_t> local_;  // before the current line
@@ -545,7 +569,10 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
                              HorovodStalls::kMissing,
                              OrderWarnings::kSign,
                              JaxTasks::kAbsent,
-                             JaxTasks::kUnhealthy});
+                             JaxTasks::kUnhealthy,
+                             BlockedTasks::kHung,
+                             BlockedTasks::kLockup,
+                             BlockedTasks::kWorker});
   const bool has_sign = sample_of(bytes).any(
       [](std::string_view text) { return search.occurs_in(text) || has_old_nccl_warning(text); });
   if (has_sign) return true;

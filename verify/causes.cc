@@ -134,6 +134,10 @@ void Causes::add_wait(const WaitCause& wait) {
     if (!leads_to(cause, wait)) continue;
     cause.finding.consequences.push_back(wait_consequence(context_, wait));
     unite(cause.held_up, wait.victims);
+    // Of a trace that just ends nothing shows that its process died, and the cause tells already
+    // why the others wait.
+    for (const std::uint32_t r : wait.roots)
+      if (context_.where.positions[r].state == Position::State::cut) unite(cause.held_up, {r});
     // A deviation was only observed. The wait proves that it deadlocks. This does not hold for
     // ranks that stay in the creation of a group, because the wait is not located there but in a
     // call of the ranks that wait for them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "verify/blocking/program_divergence.h"
 #include "verify/blocking/stalls.h"
 #include "verify/blocking/unanswered.h"
+#include "verify/blocking/wait_evidence.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/matching.h"
@@ -149,6 +151,29 @@ bool is_cycle_of_issued(const Context& context, const WaitCause& wait) {
          });
 }
 
+// The waits for ranks whose traces just end come last where they are held up by a rank, too, that
+// finished: it is known to make no further call, while the traces may have been cut off.
+// O(points · log(points)).
+void move_cut_ranks_last(const Context& context, std::vector<WaitCause>& waits) {
+  const auto has_state = [&](const WaitCause& wait, Position::State state) {
+    return !wait.cycle && wait.stalled == SIZE_MAX &&
+           context.where.positions[wait.roots[0]].state == state;
+  };
+  std::set<std::size_t> of_finished;
+  for (const WaitCause& wait : waits) {
+    if (!has_state(wait, Position::State::finished)) continue;
+    const std::vector<std::size_t> points = points_of_roots(context, wait);
+    of_finished.insert(points.begin(), points.end());
+  }
+  if (of_finished.empty()) return;
+  std::stable_partition(waits.begin(), waits.end(), [&](const WaitCause& wait) {
+    if (!has_state(wait, Position::State::cut)) return true;
+    const std::vector<std::size_t> points = points_of_roots(context, wait);
+    return std::none_of(points.begin(), points.end(),
+                        [&](std::size_t p) { return of_finished.contains(p); });
+  });
+}
+
 }  // namespace
 
 void add_wait_causes(const Context& context, const std::string& late, OpenQuestions& questions,
@@ -220,6 +245,7 @@ void add_wait_causes(const Context& context, const std::string& late, OpenQuesti
     }
     left.push_back(std::move(wait));
   }
+  move_cut_ranks_last(context, left);
   for (const WaitCause& wait : left) causes.add_wait(wait);
   causes.merge_sister_groups();
 }

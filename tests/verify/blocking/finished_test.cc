@@ -12,6 +12,7 @@
 namespace lockstep::verify {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -20,6 +21,21 @@ constexpr const char* kGroups = "backend nccl; group train 0,1; ";
 constexpr const char* kTrains = "recv peer=2 n=8; all_reduce g=train n=4; ";
 constexpr const char* kHelps = "all_reduce g=train n=4; ";
 constexpr const char* kGenerates = "send peer=0 n=8; ";
+
+// A trace that just ends may have been cut off anywhere. A rank that finished comes no more.
+TEST(Finished, ARankThatFinishedIsNamedBeforeOneWhoseTraceJustEnds) {
+  const std::string step = "all_reduce n=4; ", waits = "all_reduce n=4 open; hung";
+  for (const bool cut_is_first : {true, false}) {
+    const std::string cut = step + step + "cut", early = step + step + "clean";
+    EXPECT_THAT(judge({cut_is_first ? cut : early, cut_is_first ? early : cut, step + step + waits,
+                       step + step + waits, step + step + waits}),
+                AllOf(HasSubstr(cut_is_first ? "culprits=1" : "culprits=0"),
+                      HasSubstr("unequal-iterations"), Not(HasSubstr("host-stall"))));
+  }
+  // Where nobody finished, the process of the other one may have died.
+  EXPECT_THAT(judge({step + step + "cut", step + step + waits, step + step + waits}),
+              AllOf(HasSubstr("host-stall"), HasSubstr("culprits=0")));
+}
 
 // Had rank 2 left out its message, rank 1 would lack the rest of the round.
 TEST(Finished, ARankThatBeginsARoundAfterAllOthersWentOnAlone) {

@@ -38,6 +38,21 @@ TEST(Stopped, BeforeTheTimeoutOfThoseThatWaitWasOver) {
   EXPECT_THAT(headline("Connection closed by peer"), HasSubstr("rank 1 died"));
 }
 
+// Of a trace that just ends nothing shows that its process died, once others explain the wait.
+TEST(Stopped, ATraceThatJustEndsIsNoCauseBesideAProvenOne) {
+  const std::string past = repeated("all_reduce n=1; all_reduce n=2; all_reduce n=3; ", 2);
+  const std::string full = past +
+                           "all_reduce n=1; all_reduce n=2 async open; all_reduce n=3 async "
+                           "open; wait 7 open; hung";
+  const std::string skips = past + "all_reduce n=1; all_reduce n=3 async open; wait 7 open; hung";
+  const std::string told = judge({past + "all_reduce n=1; cut", skips, full, full, full});
+  EXPECT_THAT(told, AllOf(HasSubstr("missing-collective"), HasSubstr("culprits=1"),
+                          Not(HasSubstr("host-stall"))));
+  // Its process was killed: that is a fault of its own.
+  EXPECT_THAT(judge({past + "all_reduce n=1; killed", skips, full, full, full}),
+              AllOf(HasSubstr("culprits=1"), HasSubstr("host-stall")));
+}
+
 // Two tensor-parallel groups of two ranks, two data-parallel ones across them: c10d's numbers as
 // names, with Megatron's descriptions. Rank 3 stops before the second call of its tensor-parallel
 // group; rank 2 waits for it there, rank 1 in a data-parallel call, and rank 0 for rank 2.

@@ -27,24 +27,35 @@ using MessageCounts = std::map<std::pair<trace::GroupId, trace::Rank>, std::uint
 
 // What must have been issued, since others saw it complete.
 struct Completed {
-  CallCounts collectives;                         // by every member of the group
+  std::map<trace::Rank, CallCounts> collectives;  // by member
   std::map<trace::Rank, MessageCounts> messages;  // by sender
 };
 
-Completed completed_calls(const trace::Run& run) {
+// Of the ranks in question. The members of a group are those that a rank that completed its calls
+// declares: one whose trace was cut off may not have come to do so. O(calls + memberships).
+Completed completed_calls(const trace::Run& run, const std::set<trace::Rank>& in_question) {
   Completed out;
+  CallCounts counts;
+  std::map<trace::GroupId, trace::RankList> members;
   for (const trace::RankTrace& trace : run.ranks) {
+    CallCounts own;
     for (const trace::Call& call : trace.calls) {
       if (!call.has(trace::kCompleted)) continue;
       const trace::Op op = run.tables.op(call);
       if (trace::completes_together(op)) {
-        std::uint64_t& count = out.collectives[call.group];
+        std::uint64_t& count = own[call.group];
         count = std::max(count, call.seq + std::uint64_t{1});
       } else if (op == trace::Op::recv && trace.dropped == 0) {
         ++out.messages[call.peer][{call.group, trace.rank}];
       }
     }
+    for (const trace::RankTrace::Membership& membership : trace.groups)
+      if (own.contains(membership.group)) members.emplace(membership.group, membership.ranks);
+    for (const auto& [group, count] : own) counts[group] = std::max(counts[group], count);
   }
+  for (const auto& [group, ranks] : members)
+    for (const trace::Rank rank : ranks)
+      if (in_question.contains(rank)) out.collectives[rank].emplace(group, counts[group]);
   return out;
 }
 
@@ -60,19 +71,16 @@ bool went_on(const trace::Run& run, const trace::RankTrace& trace, const Complet
       count = std::max(count, call.seq + std::uint64_t{1});
     }
   }
-  const auto below = [](const auto& own, const auto& key, std::uint64_t count) {
-    const auto found = own.find(key);
-    return (found == own.end() ? 0 : found->second) < count;
+  const auto lacks_any_of = [&](const auto& own, const auto& completed_by_rank) {
+    const auto all = completed_by_rank.find(trace.rank);
+    return all != completed_by_rank.end() &&
+           std::any_of(all->second.begin(), all->second.end(), [&](const auto& entry) {
+             const auto found = own.find(entry.first);
+             return (found == own.end() ? 0 : found->second) < entry.second;
+           });
   };
-  const auto received = completed.messages.find(trace.rank);
-  if (trace.dropped == 0 && received != completed.messages.end()) {
-    for (const auto& [channel, count] : received->second)
-      if (below(sent, channel, count)) return true;
-  }
-  return std::any_of(trace.groups.begin(), trace.groups.end(), [&](const auto& membership) {
-    const auto all = completed.collectives.find(membership.group);
-    return all != completed.collectives.end() && below(collectives, all->first, all->second);
-  });
+  return lacks_any_of(collectives, completed.collectives) ||
+         (trace.dropped == 0 && lacks_any_of(sent, completed.messages));
 }
 
 // Damaged, but for the record in which the file was cut off.
@@ -88,8 +96,11 @@ bool has_no_end(const trace::RankTrace& trace) {
 
 // Ranks whose traces lack records.
 std::set<trace::Rank> ranks_with_losses(const trace::Run& run) {
+  std::set<trace::Rank> in_question;
+  for (const trace::RankTrace& trace : run.ranks)
+    if (has_no_end(trace)) in_question.insert(trace.rank);
   Completed completed;
-  if (std::any_of(run.ranks.begin(), run.ranks.end(), has_no_end)) completed = completed_calls(run);
+  if (!in_question.empty()) completed = completed_calls(run, in_question);
   std::set<trace::Rank> out;
   for (const trace::RankTrace& trace : run.ranks) {
     // A dump also counts names that it could mend. Where it lost an entry, its end is open.

@@ -211,6 +211,14 @@ TEST(Input, ATraceThatLostItsEndIsNoRankThatStopped) {
   EXPECT_EQ(judged(two, "barrier open; hung"), "verdict inconclusive");
   EXPECT_THAT(judged(steps, "barrier open; hung"), HasSubstr("culprits=1"));
   EXPECT_THAT(judged(two, "hung"), HasSubstr("culprits=2"));
+  // A file that ends before it declares its groups: others name the rank as a member.
+  const std::string header = header_line(1, 3);
+  const auto beside = [&](const std::string& end) {
+    return summary(verify(run_from_text({program_text(0, 3, steps + "barrier open; hung"), header,
+                                         program_text(2, 3, steps + end)})));
+  };
+  EXPECT_EQ(beside("barrier open; hung"), "verdict inconclusive");
+  EXPECT_THAT(beside("hung"), HasSubstr("culprits=2 "));
 }
 
 TEST(Input, ACutOffTraceOfARunThatWentWellIsInconclusive) {

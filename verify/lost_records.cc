@@ -105,7 +105,11 @@ std::set<trace::Rank> ranks_with_losses(const trace::Run& run) {
   for (const trace::RankTrace& trace : run.ranks) {
     // A dump also counts names that it could mend. Where it lost an entry, its end is open.
     const bool lost = has_damage_within(trace) && (!trace.snapshot || trace.open_ended);
-    if (lost || (has_no_end(trace) && went_on(run, trace, completed))) out.insert(trace.rank);
+    // The record in which a file was cut off may have been a call. A process that is killed leaves
+    // one as well, where its output was buffered: it had gone on.
+    const bool went_beyond =
+        has_no_end(trace) && (trace.damaged_at_end || went_on(run, trace, completed));
+    if (lost || went_beyond) out.insert(trace.rank);
   }
   return out;
 }

@@ -19,9 +19,10 @@ namespace lockstep::verify {
 // - What is found only without those ranks is added: a shifted sequence may hide it.
 //
 // Takes back the verdict `findings` if none is left. A trace lost records if one within it cannot
-// be used, or if it has no end mark and others completed calls that its rank must have issued after
-// its last record. `verify_others`: verifies such a run, as `run` was verified. Without lost
-// records, or without such findings, it does nothing. O(calls), and a second verification.
+// be used, or if it has no end mark and its last record is cut off, or others completed calls that
+// its rank must have issued after it. `verify_others`: verifies such a run, as `run` was verified.
+// Without lost records, or without such findings, it does nothing. O(calls), and a second
+// verification.
 void doubt_findings_of_lost_records(const trace::Run& run, Report& report,
                                     const std::function<Report(const trace::Run&)>& verify_others);
 

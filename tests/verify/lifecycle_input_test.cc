@@ -221,6 +221,22 @@ TEST(Input, ATraceThatLostItsEndIsNoRankThatStopped) {
   EXPECT_THAT(beside("hung"), HasSubstr("culprits=2 "));
 }
 
+// The record in which a file was cut off may be the very call that others wait for.
+TEST(Input, ATraceThatEndsWithinARecordIsNoRankThatStopped) {
+  const auto judged = [](std::size_t size_of_last) {
+    std::string cut = program_text(1, 3, "all_reduce n=4; all_reduce n=4; cut");
+    const std::size_t last = cut.rfind("\"issue\"");
+    cut.resize(cut.rfind('\n', last) + 1 + size_of_last);
+    const std::string waits = "all_reduce n=4; all_reduce n=4 open; hung";
+    return verify(run_from_text({program_text(0, 3, waits), cut, program_text(2, 3, waits)}));
+  };
+  EXPECT_THAT(summary(judged(0)), HasSubstr("host-stall error proven culprits=1"));
+  const Report report = judged(20);
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  EXPECT_THAT(report.unknown.at(0),
+              AllOf(HasSubstr("rank 1 stopped"), HasSubstr("or lost records of rank 1")));
+}
+
 TEST(Input, ACutOffTraceOfARunThatWentWellIsInconclusive) {
   EXPECT_EQ(summary(verify(program({"barrier; clean", "barrier; cut"}))), "verdict inconclusive");
 }
@@ -440,6 +456,7 @@ TEST(Dropped, StreamsThatStartMidRunAreLinedUpByStep) {
 
 // Ranks without a trace: who waits for them, and for whom nobody does.
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

@@ -456,7 +456,6 @@ TEST(Dropped, StreamsThatStartMidRunAreLinedUpByStep) {
 
 // Ranks without a trace: who waits for them, and for whom nobody does.
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

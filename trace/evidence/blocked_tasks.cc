@@ -29,7 +29,7 @@ std::optional<std::int64_t> pid_of(std::string_view task) {
 }
 
 // Functions in which the kernel waits, whatever for.
-bool only_waits(std::string_view function) {
+bool waits_for_anything(std::string_view function) {
   static constexpr std::array<std::string_view, 18> kWaits = {
       "__schedule",  "schedule",    "io_schedule",     "context_switch", "__switch_to",
       "bit_wait",    "__wait_on",   "out_of_line_wai", "wait_on_",       "folio_wait",
@@ -49,7 +49,8 @@ std::string function_in(std::string_view line) {
   const std::size_t begin = blank == kNpos ? 0 : blank + 1;
   const std::string_view function = line.substr(begin, plus - begin);
   const bool unsure = blank != kNpos && blank > 0 && line[blank - 1] == '?';
-  if (function.empty() || function.size() > kLongest || unsure || only_waits(function)) return "";
+  if (function.empty() || function.size() > kLongest || unsure || waits_for_anything(function))
+    return "";
   const std::size_t open = line.find('[', plus);
   const std::size_t close = line.find(']', plus);
   if (open == kNpos || close == kNpos || close < open || close - open > kLongest)

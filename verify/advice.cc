@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
 #include "trace/evidence/failure_messages.h"
 #include "trace/formats/log_lines.h"
+#include "trace/run.h"
 
 namespace lockstep::verify {
 
@@ -55,9 +57,13 @@ std::string peer_in(std::string_view text) {
   return usable ? std::string(peer) : "";
 }
 
-Advice advice_about(std::string_view text, const std::string& host) {
+std::string command_at(const std::string& host) {
   const std::string there = peer_in(fmt::format("from peer {}", host));
-  const std::string at = there.empty() ? "" : fmt::format("ssh {} ", there);
+  return there.empty() ? "" : fmt::format("ssh {} ", there);
+}
+
+Advice advice_about(std::string_view text, const std::string& host) {
+  const std::string at = command_at(host);
   if (contains_text(text, "Memory access fault by GPU"))
     return {
         "a kernel read or wrote where it may not: mostly a defect of the program or a library, "
@@ -152,6 +158,36 @@ Advice advice_about(std::string_view text, const std::string& host) {
   if (contains_text(text, "Duplicate GPU"))
     return {"give each process a GPU of its own: torch.cuda.set_device(local_rank)", ""};
   return {};
+}
+
+Advice advice_about_blocked(const trace::RankNote& note) {
+  constexpr std::string_view kEnd = "; no signal ends a process that hangs there";
+  const std::string next = note.pid == trace::kNone ? ""
+                                                    : fmt::format("{}sudo cat /proc/{}/stack",
+                                                                  command_at(note.host), note.pid);
+  const auto is_of = [&](std::initializer_list<std::string_view> modules) {
+    return std::any_of(modules.begin(), modules.end(), [&](std::string_view module) {
+      return contains_text(note.content, fmt::format("[{}", module));
+    });
+  };
+  if (is_of({"nvidia", "amdgpu", "amdkfd", "habanalabs"}))
+    return {fmt::format("the GPU's driver does not answer: look for its messages (Xid), reset the "
+                        "GPU or start the node again{}",
+                        kEnd),
+            next};
+  if (is_of({"mlx", "ib_", "rdma", "efa", "bnxt", "irdma"}))
+    return {fmt::format("a network card or its driver does not answer: leave out the node{}", kEnd),
+            next};
+  if (is_of({"nfs", "sunrpc", "lustre", "ptlrpc", "obdclass", "osc", "lov", "mdc", "lnet", "fuse",
+             "ceph", "libceph", "mmfs", "wekafs", "beegfs", "cifs", "xfs", "ext4", "nvme"}))
+    return {fmt::format("a file system does not answer, of the data or of the checkpoints: see "
+                        "whether its servers and its disks do{}",
+                        kEnd),
+            next};
+  return {fmt::format("see what it waits for there: a disk, a file server, the GPU's driver or a "
+                      "network card{}",
+                      kEnd),
+          next};
 }
 
 }  // namespace lockstep::verify

@@ -4,6 +4,10 @@
 #include <string>
 #include <string_view>
 
+namespace lockstep::trace {
+struct RankNote;
+}
+
 namespace lockstep::verify {
 
 // What to do about an end for that reason.
@@ -13,6 +17,14 @@ struct Advice {
 };
 // `text`: the exception, or what the launcher said.
 Advice advice_about(std::string_view text, const std::string& host);
+
+// About a process that hangs inside the kernel (RankNote::Says::in_the_kernel): by the module of
+// the kernel in whose function it waits.
+Advice advice_about_blocked(const trace::RankNote& note);
+
+// "ssh node4 ", before a command that must run where the process was; empty: on this machine, or
+// nobody knows where, or the host's name is one that a shell could take for something else.
+std::string command_at(const std::string& host);
 
 // Where ranks run different units of FullyShardedDataParallel.
 inline constexpr std::string_view kRunSameUnits =

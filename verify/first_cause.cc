@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -193,44 +192,6 @@ Advice advice_for_places(const Places& waited) {
       ""};
 }
 
-// "ssh node4 ", before a command that must run where the process was; empty: on this machine, or
-// nobody knows where.
-std::string at_host(const RankNote& note) {
-  const std::string host = peer_in(fmt::format("from peer {}", note.host));
-  return host.empty() ? "" : fmt::format("ssh {} ", host);
-}
-
-// By the module of the kernel whose function waits.
-Advice advice_for_blocked(const RankNote& note) {
-  constexpr std::string_view kEnd = "; no signal ends a process that hangs there";
-  const std::string next = note.pid == trace::kNone
-                               ? ""
-                               : fmt::format("{}sudo cat /proc/{}/stack", at_host(note), note.pid);
-  const auto is_of = [&](std::initializer_list<std::string_view> modules) {
-    return std::any_of(modules.begin(), modules.end(), [&](std::string_view module) {
-      return contains_text(note.content, fmt::format("[{}", module));
-    });
-  };
-  if (is_of({"nvidia", "amdgpu", "amdkfd", "habanalabs"}))
-    return {fmt::format("the GPU's driver does not answer: look for its messages (Xid), reset the "
-                        "GPU or start the node again{}",
-                        kEnd),
-            next};
-  if (is_of({"mlx", "ib_", "rdma", "efa", "bnxt", "irdma"}))
-    return {fmt::format("a network card or its driver does not answer: leave out the node{}", kEnd),
-            next};
-  if (is_of({"nfs", "sunrpc", "lustre", "ptlrpc", "obdclass", "osc", "lov", "mdc", "lnet", "fuse",
-             "ceph", "libceph", "mmfs", "wekafs", "beegfs", "cifs", "xfs", "ext4", "nvme"}))
-    return {fmt::format("a file system does not answer, of the data or of the checkpoints: see "
-                        "whether its servers and its disks do{}",
-                        kEnd),
-            next};
-  return {fmt::format("see what it waits for there: a disk, a file server, the GPU's driver or a "
-                      "network card{}",
-                      kEnd),
-          next};
-}
-
 Advice advice_for_absent(const RankNote& note) {
   if (trace::peer_failure_in(note.text) == PeerFailure::store_not_reached) {
     const std::string host = peer_in(note.text);
@@ -304,7 +265,7 @@ Advice advice_for(const RankNote& note, Weight weight, const Places& waited) {
       if (contains_text(note.text, " CANCELLED AT "))
         return {"ask the scheduler: time limit, preemption, or somebody's scancel", ""};
       return {"look at the logs of the scheduler and of the kernel: memory, time limit, preemption",
-              fmt::format("{}dmesg -T | grep -i 'killed process'", at_host(note))};
+              fmt::format("{}dmesg -T | grep -i 'killed process'", command_at(note.host))};
     case Weight::nccl_fails:
       return {"NCCL says why with NCCL_DEBUG=INFO in the job's environment",
               "export NCCL_DEBUG=INFO"};
@@ -326,7 +287,7 @@ Advice advice_for(const RankNote& note, Weight weight, const Places& waited) {
           "ask again in a minute: if the numbers are the same, see where that rank is",
           note.pid == trace::kNone ? "ncclras -v" : fmt::format("py-spy dump --pid {}", note.pid)};
     case Weight::in_the_kernel:
-      return advice_for_blocked(note);
+      return advice_about_blocked(note);
     case Weight::stack:
       return {"take the stacks again in a minute: who has not moved is stuck, or waits", ""};
     case Weight::lost:

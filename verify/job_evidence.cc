@@ -96,6 +96,13 @@ void support(Finding& finding, Notes& notes) {
       if (shown++ >= kShownToAFinding) continue;
       finding.evidence.push_back(evidence_of(*note));
       if (finding.severity == Severity::note) finding.message += describe_note(*note);
+      // A tool that stops the process to look at it would hang, too.
+      if (finding.rule == RuleId::host_stall &&
+          note->says == trace::RankNote::Says::in_the_kernel) {
+        Advice advice = advice_about_blocked(*note);
+        finding.fix = std::move(advice.fix);
+        finding.next = std::move(advice.next);
+      }
     }
   }
 }

@@ -297,6 +297,27 @@ TEST(Stopped, TheFirstCallThatTheCulpritLacksIsNamed) {
   EXPECT_THAT(report.findings[0].headline, HasSubstr("before call 1 of group world (a.py:1)"));
 }
 
+// A debugger would hang as well.
+TEST(Stopped, InTheKernelIsLookedAtThroughTheKernel) {
+  const std::string waits = "all_reduce n=4; all_reduce n=4 open; hung";
+  trace::Run run = program({waits, "all_reduce n=4; hung", waits});
+  const auto next = [&](trace::RankNote::Says says) {
+    run.notes = {{.kind = trace::RankNote::Kind::stack,
+                  .rank = trace::Rank(1),
+                  .pid = 71,
+                  .text = "blocked in the kernel",
+                  .says = says,
+                  .content = "nfs_wait [nfs]"}};
+    const Report report = verify(run);
+    return report.findings.empty()
+               ? ""
+               : fmt::format("{} | {}", report.findings[0].next, report.findings[0].fix);
+  };
+  EXPECT_THAT(next(trace::RankNote::Says::in_the_kernel),
+              AllOf(StartsWith("sudo cat /proc/71/stack | "), HasSubstr("a file system")));
+  EXPECT_THAT(next(trace::RankNote::Says::where_it_was), StartsWith("py-spy dump"));
+}
+
 TEST(Stopped, OneDefectInManyGroupsIsOneFinding) {
   // In every data-parallel group the second member reduces one element too many, at one line.
   std::vector<std::string> texts;

@@ -9,10 +9,35 @@
 
 namespace lockstep::trace {
 
+namespace {
+
+// Whether a file is in the package of that name: "accelerate/state.py", as py-spy shortens paths,
+// "/work/trl/trl/trainer/sft_trainer.py" or "/work/transformers/src/transformers/trainer.py", as in
+// checkouts. The scripts beside the package in a checkout are the user's.
+bool in_package(std::string_view file, std::string_view package) {
+  for (std::size_t at = file.find(package); at != kNpos; at = file.find(package, at + 1)) {
+    if (!file.substr(at + package.size()).starts_with('/')) continue;
+    const std::string_view before = file.substr(0, at);
+    if (before.empty() || before.ends_with("/src/") ||
+        before.ends_with(fmt::format("/{}/", package)))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool of_a_library(std::string_view file) {
   if (contains_any(file, {"torch/", "site-packages", "dist-packages", "/lib/python",
                           "multiprocessing/", "concurrent/", "asyncio/", "importlib/", "<frozen",
                           "deepspeed/", "megatron/core", "lightning/"}))
+    return true;
+  static constexpr std::array<std::string_view, 12> kPackages = {
+      "accelerate",        "transformers",     "trl",          "peft",
+      "pytorch_lightning", "lightning_fabric", "torchmetrics", "torchft",
+      "torchvision",       "huggingface_hub",  "ignite",       "vllm"};
+  if (std::any_of(kPackages.begin(), kPackages.end(),
+                  [&](std::string_view package) { return in_package(file, package); }))
     return true;
   static constexpr std::array<std::string_view, 10> kFiles = {
       "threading.py", "selectors.py",  "queue.py",      "socket.py",     "ssl.py",

@@ -62,6 +62,26 @@ TEST(Stacks, PySpysMainThread) {
             "train_step (train.py:88)");
 }
 
+// py-spy shortens paths to what an import would say, so that nothing else tells a library's.
+TEST(Stacks, FramesOfLibrariesAreNotTheUsers) {
+  const auto called_from = [](const std::string& frames) {
+    return notes_of(stack_source(),
+                    "Process 103: python train.py\n\nThread 103 (idle): \"MainThread\"\n"
+                    "    barrier (torch/distributed/distributed_c10d.py:6614)\n" +
+                        frames);
+  };
+  EXPECT_THAT(called_from("    PartialState.wait_for_everyone (accelerate/state.py:412)\n"
+                          "    Trainer._save (transformers/trainer.py:310)\n"
+                          "    main (train.py:71)\n"),
+              HasSubstr(", called from main (train.py:71)"));
+  EXPECT_THAT(called_from("    SFTTrainer.train (/w/trl/trl/trainer/sft_trainer.py:9)\n"
+                          "    Trainer.train (/w/transformers/src/transformers/trainer.py:9)\n"
+                          "    main (/w/transformers/examples/run_clm.py:71)\n"),
+              HasSubstr(", called from main (/w/transformers/examples/run_clm.py:71)"));
+  EXPECT_THAT(called_from("    save (my_accelerate/state.py:412)\n    main (train.py:71)\n"),
+              HasSubstr(", called from save (my_accelerate/state.py:412)"));
+}
+
 TEST(Stacks, GdbsFirstFrameThatDoesMoreThanWait) {
   EXPECT_EQ(notes_of(stack_source(), kGdb),
             "some rank pid 103 stack @6: its process was in c10d::TCPStore::waitHandler () from "

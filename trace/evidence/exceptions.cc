@@ -151,6 +151,7 @@ bool ExceptionReader::begins(std::string_view line) {
     return boxed_ = in_traceback_ = true;
   if (line.starts_with(kIgnored)) return ignored_ = true;
   if (line.starts_with(kInThread)) return in_thread_ = true;
+  if (line.starts_with(kCauses) || line.starts_with(kHandled)) return chained_ = true;
   return false;
 }
 
@@ -166,7 +167,9 @@ ExceptionReader::Taken ExceptionReader::take_terminate(std::string_view line) {
   constexpr std::string_view kWhat = "what():";
   const std::size_t at = line.find(kWhat);
   const std::string_view what = at == kNpos ? std::string_view() : line.substr(at + kWhat.size());
-  return {.part = at != kNpos, .raised = fmt::format("{}: {}", terminated_by_, trimmed(what))};
+  return {.part = at != kNpos,
+          .raised = fmt::format("{}: {}", terminated_by_, trimmed(what)),
+          .aborts = true};
 }
 
 ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
@@ -181,6 +184,7 @@ ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
     return {.part = true};
   }
   in_traceback_ = boxed_ = false;
+  const bool chained = std::exchange(chained_, false);
   if (!looks_like_exception(line) || is_cut_type(line)) return {};
   const bool thread = std::exchange(in_thread_, false);
   if (std::exchange(ignored_, false)) return {.part = true};
@@ -191,7 +195,9 @@ ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
           .in_thread = thread,
           .of_task = std::exchange(of_task_, {}),
           .of_rank = std::exchange(of_rank_, Rank(kNone)),
-          .at = users_at_.empty() ? std::exchange(at_, {}) : std::exchange(users_at_, {})};
+          .at = users_at_.empty() ? std::exchange(at_, {}) : users_at_,
+          .at_users = !std::exchange(users_at_, {}).empty(),
+          .chained = chained};
 }
 
 }  // namespace lockstep::trace

@@ -38,12 +38,17 @@ class ExceptionReader {
     // The exception that it completes, unless Python ignores it.
     std::optional<std::string> raised = {};
     bool in_thread = false;    // which a thread raised
+    bool aborts = false;       // nobody caught it in C++: the process ends with SIGABRT
     std::string of_task = {};  // the line in which Ray names the process that raised it
     // "(RANK 3)" behind the first line: another rank raised it, and this one tells.
     Rank of_rank{kNone};
     // "/app/model.py:17": the innermost frame of the traceback in the user's code, else the
     // innermost; empty: it has none.
     std::string at = {};
+    bool at_users = false;  // that frame is in the user's code
+    // It was raised because of the one before it, or while that one was handled. Python writes the
+    // frames of the user's code, which did not catch the first one, with the last one only.
+    bool chained = false;
   };
   Taken take(std::string_view line);
 
@@ -56,6 +61,8 @@ class ExceptionReader {
   static constexpr std::string_view kIgnored = "Exception ignored in";
   static constexpr std::string_view kSnippet = " Error Snippet]";
   static constexpr std::string_view kInThread = "Exception in thread";
+  static constexpr std::string_view kCauses = "The above exception was the direct cause of";
+  static constexpr std::string_view kHandled = "During handling of the above exception";
 
  private:
   bool begins(std::string_view line);
@@ -71,6 +78,7 @@ class ExceptionReader {
   Rank of_rank_{kNone};        // it is of that rank
   bool ignored_ = false;       // it is of an exception that Python ignores
   bool in_thread_ = false;     // it is of a thread
+  bool chained_ = false;       // the next one is of the same chain
   bool in_terminate_ = false;  // the next line is what() of a C++ exception
   std::string terminated_by_;  // its type
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "trace/evidence/exceptions.h"
 #include "trace/evidence/line_labels.h"
@@ -21,7 +22,8 @@ struct OutputStream {
   bool in_last_error = false;  // the next line is NCCL's last error
   // The last exception that may have ended the rank, as an index in the notes.
   std::optional<std::size_t> exception;
-  std::string who;  // the process of the next exception, where a line named it
+  std::vector<std::size_t> chain;  // the exceptions that led to the last one, and that one
+  std::string who;                 // the process of the next exception, where a line named it
 
   // Whether the next line counts, whatever it is: of a rank, it shows that an exception was caught.
   bool goes_on(Rank rank) const {

@@ -104,13 +104,14 @@ WordSearch search_with_launchers(std::initializer_list<std::string_view> words) 
 bool may_tell(std::string_view line) {
   static const WordSearch search = search_with_launchers(
       {ExceptionReader::kTraceback, ExceptionReader::kIgnored, ExceptionReader::kInThread,
-       ExceptionReader::kTerminate, ExceptionReader::kSnippet, JaxTasks::kBarrier,
-       JaxTasks::kAbsent, JaxTasks::kUnhealthy, kStuckWatchdog, kAsyncError, kNcclWarning,
-       kOldNcclWarning, kLastError, kXid, kWorkersBus, kFailedCall, kDeepEp, kCrashes[0],
-       kCrashes[1], kCrashes[2], kCrashes[3], kStoreLost, UnusedParameters::kSign, kOfHccl,
-       kRankOfAscend, kAbnormalDevice, GpuLines::kException, GpuLines::kAccess, GpuLines::kNamed,
-       GpuLines::kLost, HorovodStalls::kSign, HorovodStalls::kMissing, OrderWarnings::kSign,
-       OrderWarnings::kWhich, BlockedTasks::kHung, BlockedTasks::kLockup, BlockedTasks::kWorker,
+       ExceptionReader::kCauses, ExceptionReader::kHandled, ExceptionReader::kTerminate,
+       ExceptionReader::kSnippet, JaxTasks::kBarrier, JaxTasks::kAbsent, JaxTasks::kUnhealthy,
+       kStuckWatchdog, kAsyncError, kNcclWarning, kOldNcclWarning, kLastError, kXid, kWorkersBus,
+       kFailedCall, kDeepEp, kCrashes[0], kCrashes[1], kCrashes[2], kCrashes[3], kStoreLost,
+       UnusedParameters::kSign, kOfHccl, kRankOfAscend, kAbnormalDevice, GpuLines::kException,
+       GpuLines::kAccess, GpuLines::kNamed, GpuLines::kLost, HorovodStalls::kSign,
+       HorovodStalls::kMissing, OrderWarnings::kSign, OrderWarnings::kWhich, BlockedTasks::kHung,
+       BlockedTasks::kLockup, BlockedTasks::kWorker,
        // which process it is that ended
        DeadActor::kBegin, DeadActor::kEnd, DeadActor::kPid, DeadActor::kName, DeadActor::kHost,
        "Process ",
@@ -140,6 +141,7 @@ class RankLogReader {
     add_failed_process();
     drop_task_numbers();
     for (const auto& [note, rank] : local_ranks_.ranks()) notes_[note].rank = rank;
+    name_aborted();
     name_first_failure();
     return std::move(notes_).take();
   }
@@ -259,9 +261,23 @@ class RankLogReader {
       const std::size_t before = notes_.size();
       note_exception(stream, taken.of_rank.value != kNone ? taken.of_rank : rank, *taken.raised,
                      taken.of_task);
-      if (notes_.size() > before) notes_[before].raised_at = taken.at;
+      if (notes_.size() > before) {
+        notes_[before].raised_at = taken.at;
+        if (taken.aborts) aborts_.push_back(before);
+      }
+      place_chain(stream, before, taken);
     }
     return taken.part;
+  }
+
+  // The exceptions of a chain were raised in one statement of the user's code, which the last one's
+  // traceback tells. `note`: the index of the one that was taken, if it was noted.
+  void place_chain(OutputStream& stream, std::size_t note, const ExceptionReader::Taken& taken) {
+    if (!taken.chained) stream.chain.clear();
+    if (note < notes_.size()) stream.chain.push_back(note);
+    if (!taken.at_users) return;
+    for (const std::size_t n : stream.chain)
+      if (of_a_library(notes_[n].raised_at)) notes_[n].raised_at = taken.at;
   }
 
   // `of_task`: Ray's line that names the process, if there is one.
@@ -478,6 +494,18 @@ class RankLogReader {
     return taken.part;
   }
 
+  // The C++ library writes no rank before "terminate called", but torchrun's summary says which
+  // ranks ended with SIGABRT. Where there are as many, and the texts are one, each is one of
+  // theirs.
+  void name_aborted() {
+    const std::vector<Rank>& ranks = summary_.aborted();
+    std::erase_if(aborts_, [&](std::size_t n) { return notes_[n].rank.value != kNone; });
+    if (aborts_.size() != ranks.size()) return;
+    for (const std::size_t n : aborts_)
+      if (notes_[n].pid != kNone || notes_[n].text != notes_[aborts_.front()].text) return;
+    for (std::size_t n = 0; n < ranks.size(); ++n) notes_[aborts_[n]].rank = ranks[n];
+  }
+
   // In output of several ranks without prefixes, torchrun's summary says which rank ended first,
   // with an exception. If the output has only one exception, it is that rank's.
   void name_first_failure() {
@@ -513,9 +541,10 @@ class RankLogReader {
   std::string_view label_;  // of the current line
   std::string plain_;       // the current line, where it had colours
   std::map<std::int64_t, Rank> rank_of_pid_;
-  std::set<Rank> timed_out_;  // ranks whose watchdog ended their calls
-  bool others_end_ = false;   // a launcher has reported a failure: it ends the rest
-  Rank raised_first_{kNone};  // the first task to fail, if it ended with an exception
+  std::set<Rank> timed_out_;         // ranks whose watchdog ended their calls
+  std::vector<std::size_t> aborts_;  // notes of exceptions that nobody caught in C++
+  bool others_end_ = false;          // a launcher has reported a failure: it ends the rest
+  Rank raised_first_{kNone};         // the first task to fail, if it ended with an exception
   struct FailedCall {
     Rank rank;
     int line;

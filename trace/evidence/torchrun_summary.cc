@@ -58,6 +58,7 @@ TorchrunSummary::Taken TorchrunSummary::take(std::string_view line) {
   out.rank = std::exchange(rank_, Rank(kNone));
   out.local_rank = std::exchange(local_rank_, kNone);
   if (present_ && code == 1) raised_first_ = out.rank;
+  if (code == -6) aborted_.push_back(out.rank);
   return {.part = true, .failure = &out};
 }
 

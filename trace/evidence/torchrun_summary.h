@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trace/evidence/gpu_lines.h"
 #include "trace/ids.h"
@@ -49,6 +50,8 @@ class TorchrunSummary {
   bool present() const { return present_; }
   // The rank that failed first, if it ended with an exception; else kNone.
   Rank raised_first() const { return raised_first_; }
+  // The ranks that ended with SIGABRT, in the summary's order.
+  const std::vector<Rank>& aborted() const { return aborted_; }
 
  private:
   Rank rank_{kNone};  // whose block is being read
@@ -56,6 +59,7 @@ class TorchrunSummary {
   std::string time_, host_;
   Failure failure_;  // the last one
   Rank raised_first_{kNone};
+  std::vector<Rank> aborted_;
   bool present_ = false;  // its root cause is being read, or was
 };
 

@@ -11,6 +11,7 @@
 namespace lockstep::trace {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(RankLog, AnExceptionThatNobodyCaughtEndsTheRank) {
@@ -188,6 +189,30 @@ TEST(RankLog, TheLastOfAChainCounts) {
   EXPECT_THAT(notes_of(rank_log_source(), chain, Rank(0)), HasSubstr("exception @10: KeyError"));
 }
 
+// Python writes the frames that did not catch the first one with the last one only.
+TEST(RankLog, AChainsPlaceIsThatOfTheUsersCode) {
+  const auto raised_at = [](const std::string& between) {
+    const std::string chain =
+        "[rank1]: Traceback (most recent call last):\n"
+        "[rank1]:   File \"/v/site-packages/torch/__init__.py\", line 2145, in _check_with\n"
+        "[rank1]: RuntimeError: a and b must have same reduction dim\n\n" +
+        between +
+        "[rank1]: Traceback (most recent call last):\n"
+        "[rank1]:   File \"/app/train.py\", line 143, in step\n"
+        "[rank1]:   File \"/v/site-packages/torch/nn/modules/linear.py\", line 7, in forward\n"
+        "[rank1]: RuntimeError: Sharding propagation failed\n";
+    const FileEvidence read = rank_log_source().read({chain, "log", std::nullopt});
+    return read.notes.at(0).raised_at;
+  };
+  EXPECT_EQ(raised_at("[rank1]: The above exception was the direct cause of the following "
+                      "exception:\n\n"),
+            "/app/train.py:143");
+  EXPECT_EQ(raised_at("[rank1]: During handling of the above exception, another exception "
+                      "occurred:\n\n"),
+            "/app/train.py:143");
+  EXPECT_EQ(raised_at(""), "/v/site-packages/torch/__init__.py:2145") << "two exceptions";
+}
+
 TEST(RankLog, OutOfMemory) {
   const std::string oom =
       "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n"
@@ -319,6 +344,31 @@ TEST(RankLog, TorchrunsNumbersOnANodeBecomeRanks) {
                      "what():  z\n" +
                      raises(1, 9)),
             "some rank exception @3: X: z\nrank 9 exception @7: ValueError: no more batches");
+}
+
+// What C++ writes has no rank, but torchrun says which ranks ended with SIGABRT.
+TEST(RankLog, WhoWasAbortedRaisedWhatCppDidNotCatch) {
+  const auto aborts = [](int wants) {
+    return fmt::format(
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+        "  what():  op.preamble.length <= op.nbytes. {} vs 4\n",
+        wants);
+  };
+  const auto failed = [](int rank, int code) {
+    return fmt::format("  rank      : {0} (local_rank: {0})\n  exitcode  : {1} (pid: 7{0})\n", rank,
+                       code);
+  };
+  const std::string first = "Root Cause (first observed failure):\n[0]:\n";
+  const std::string what = " exception @2: gloo::EnforceNotMet: op.preamble.length <= op.nbytes. ";
+  EXPECT_THAT(read_log(aborts(36) + failed(0, -15) + first + failed(1, -6)),
+              HasSubstr("rank 1" + what + "36 vs 4"));
+  EXPECT_THAT(read_log(aborts(36) + aborts(36) + failed(2, -6) + first + failed(1, -6)),
+              AllOf(HasSubstr("rank 2" + what), HasSubstr("rank 1 exception @4")));
+  // Which of the two raised which?
+  EXPECT_THAT(read_log(aborts(36) + aborts(8) + failed(2, -6) + first + failed(1, -6)),
+              AllOf(HasSubstr("some rank" + what), HasSubstr("some rank exception @4")));
+  EXPECT_THAT(read_log(aborts(36) + failed(2, -6) + first + failed(1, -6)),
+              HasSubstr("some rank" + what));
 }
 
 TEST(RankLog, NcclsLastErrorSaysWhetherAPeerIsAtFault) {

@@ -304,6 +304,40 @@ struct RelayedException {
   std::vector<std::pair<std::string, long>> frames;  // file and line, the outermost first
 };
 
+// A message without the tracebacks of other exceptions in it, as torch.distributed.checkpoint and
+// multiprocessing relay them: the exceptions stay, with the rank where there is one.
+//
+//   CheckpointException ranks:dict_keys([3])
+//   Traceback (most recent call last): (RANK 3)       "CheckpointException ranks:dict_keys([3]);
+//     File "/v/torch/…/utils.py", line 242, in …       rank 3: OSError: [Errno 28] No space left"
+//   OSError: [Errno 28] No space left
+std::string without_tracebacks(const std::string& message) {
+  constexpr std::string_view kTraceback = "Traceback (most recent call last):", kRank = " (RANK ";
+  if (message.find(kTraceback) == std::string::npos) return message;
+  std::string out, line, whose;
+  bool in_frames = false;
+  std::istringstream lines(message);
+  while (std::getline(lines, line)) {
+    if (const std::size_t at = line.find(kTraceback); at != std::string::npos) {
+      in_frames = true;
+      const std::string rest = line.substr(at + kTraceback.size());
+      whose = rest.starts_with(kRank)
+                  ? "rank " + rest.substr(kRank.size(), rest.find(')') - kRank.size()) + ": "
+                  : "";
+      continue;
+    }
+    const bool is_frame = line.empty() || line.front() == ' ';
+    if (in_frames && is_frame) continue;
+    if (in_frames && !out.empty()) {
+      while (out.ends_with('\n') || out.ends_with(' ')) out.pop_back();
+      out += "; ";
+    }
+    out += (in_frames ? whose : "") + line + "\n";
+    in_frames = false;
+  }
+  return out;
+}
+
 std::optional<RelayedException> relayed_exception(const std::string& message) {
   constexpr std::string_view kCaught = "Caught ", kOriginal = ".\nOriginal Traceback (most recent";
   const std::size_t end = message.find(kOriginal);
@@ -351,7 +385,8 @@ std::string PythonProgram::words_of_exception(void* type, void* value, void* tra
     if (const std::string there = line_of_frames(of_worker->frames); !there.empty())
       what += " (" + there + ")";
     what += ", " + of_worker->where;
-  } else if (const std::string one_line = in_one_line(message); !one_line.empty()) {
+  } else if (const std::string one_line = in_one_line(without_tracebacks(message));
+             !one_line.empty()) {
     what += ": " + one_line.substr(0, kLongestText);
   }
   const std::string line =

@@ -170,6 +170,12 @@ class Jobs(Forked):
                          r"OSError: truncated JPEG \(.*jobs\.py:\d+\), in DataLoader worker "
                          r"process 0 \(.*jobs\.py:\d+\)")
 
+    def test_what_another_rank_raised_is_told_without_its_traceback(self) -> None:
+        finding = self.assert_found("checkpoint", "full", "rank-exception", culprits=(1,))
+        self.assertRegex(finding["message"],
+                         r"CheckpointException ranks:dict_keys\(\[1\]\); rank 1: OSError: "
+                         r"\[Errno 28\] No space left on device \(.*jobs\.py:\d+\)")
+
     def test_a_checkpoint_that_only_rank_0_writes_in_a_thread(self) -> None:
         self.assert_clean("checkpoint", ranks=3)
         self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}

@@ -384,8 +384,16 @@ def loader():
 
 
 def checkpoint():
-    """FSDP2, and a checkpoint that a thread writes. rank0: on rank 0 alone."""
+    """FSDP2, and a checkpoint that a thread writes. rank0: on rank 0 alone.
+
+    full: no thread, and rank 1's disk is full.
+    """
     import torch.distributed.checkpoint as dcp
+
+    class Full(dcp.FileSystemWriter):
+        def write_data(self, *args, **kwargs):
+            raise OSError(28, "No space left on device")
+
     group = dist.new_group(list(range(WORLD)))
     model = _sharded()
     saves = []
@@ -393,6 +401,10 @@ def checkpoint():
     def save(step):
         if step == 1 and (VARIANT != "rank0" or RANK == 0):
             path = os.environ["LOCKSTEP_RECORD_DIR"] + ".checkpoint"
+            if VARIANT == "full":
+                writer = Full if RANK == 1 else dcp.FileSystemWriter
+                dcp.save({"model": model.state_dict()}, storage_writer=writer(path))
+                return
             saves.append(dcp.async_save({"model": model.state_dict()}, checkpoint_id=path,
                                         process_group=group))
 

@@ -40,14 +40,16 @@ std::uint32_t loop_before(const trace::Run& run, Agreement& agreement, CallRef c
 namespace {
 
 // A run of a loop: its whole rounds, whether it ends with one, and the index of its first call.
+// `in_place`: it came after the same calls as the newest one. Other parts of a program may have the
+// same loop.
 struct LoopRun {
   std::uint32_t rounds = 0;
   bool is_whole = false;
   std::uint32_t first = 0;
+  bool in_place = true;
 };
 
-// The runs of a loop before `index`, the newest first: the one that ends there, and those of the
-// earlier ones that came after the same calls. Other parts of a program may have the same loop.
+// The runs of a loop before `index`, the newest first: the one that ends there, and earlier ones.
 std::vector<LoopRun> runs_of_loop(Agreement& agreement, const std::vector<trace::Call>& calls,
                                   std::uint32_t index, std::uint32_t period) {
   constexpr std::uint32_t kBefore = 2;  // calls compared before two runs
@@ -79,8 +81,8 @@ std::vector<LoopRun> runs_of_loop(Agreement& agreement, const std::vector<trace:
     }
     const std::uint32_t length = length_of(end);
     end -= length;
-    if (out.empty() || begin_alike(end, out[0].first))
-      out.push_back({length / period, length % period == 0, end});
+    out.push_back({length / period, length % period == 0, end,
+                   out.empty() || begin_alike(end, out[0].first)});
   }
   return out;
 }
@@ -99,9 +101,18 @@ bool is_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, Call
   const std::vector<LoopRun> found =
       runs_of_loop(agreement, run.ranks[call.rank].calls, call.call, period);
   std::vector<std::uint32_t> runs;
-  for (std::size_t r = 1; r < found.size(); ++r) runs.push_back(found[r].rounds);
-  if (runs.empty() || !found[0].is_whole) return false;
+  std::uint32_t longest = 0;  // of those in other places
+  for (std::size_t r = 1; r < found.size(); ++r) {
+    if (found[r].in_place)
+      runs.push_back(found[r].rounds);
+    else
+      longest = std::max(longest, found[r].rounds);
+  }
+  if (!found[0].is_whole) return false;
   const std::uint32_t now = found[0].rounds;
+  // The first run in its place: where it is longer than those in other places, they do not tell
+  // where it ends. A model gathers its layers once per step, and once per token of a text.
+  if (runs.empty()) return longest > 0 && now > longest;
   // After a single shorter run, neither an end here nor a further round was seen before.
   return runs.size() == 1 ? now > runs[0] : do_runs_vary(runs);
 }
@@ -111,7 +122,9 @@ bool is_first_run_of_varying_loop(const trace::Run& run, Agreement& agreement, C
   if (period == 0) return false;
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const std::vector<LoopRun> before = runs_of_loop(agreement, calls, call.call, period);
-  if (before.size() > 1 || !before[0].is_whole) return false;
+  const bool is_first = std::none_of(before.begin() + 1, before.end(),
+                                     [](const LoopRun& earlier) { return earlier.in_place; });
+  if (!is_first || !before[0].is_whole) return false;
   std::uint32_t end = call.call;
   while (end < calls.size() && is_same_of_program(agreement, calls[end], calls[end - period]))
     ++end;

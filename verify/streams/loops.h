@@ -18,7 +18,10 @@ namespace lockstep::verify {
 //   t t t t e | t t e | t t t      nothing shows whether t or e comes next
 //   t t t e | t t t e | t t        t does: runs of one length
 //
-// A length that came twice is no chance.
+// A length that came twice is no chance. Of the first run that comes after these calls, those that
+// came after others show nothing where it is longer than they are:
+//
+//   t t e | t t e | s t t t t      nothing shows whether t or e comes next
 //
 // O(4096) comparisons.
 bool is_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, CallRef call);

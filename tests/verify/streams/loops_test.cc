@@ -105,6 +105,37 @@ TEST(Loops, OfOneLengthShowWhoMadeARoundTooMany) {
   }
 }
 
+// FSDP's layers are gathered in each step, and for each token of a text between the steps. Rank 1's
+// text ends early: its step's gathers meet those of rank 0's next tokens.
+TEST(Loops, NobodyOfAPairIsBlamedForTheLengthOfTheFirstText) {
+  const auto gathers = [](int rounds, const std::string& line) {
+    std::string out;
+    for (int i = 0; i < 3 * rounds; ++i) out += "all_gather_into_tensor n=536 at=" + line + "; ";
+    return out;
+  };
+  const std::string backward =
+      "all_gather_into_tensor n=536 at=t.py:40; all_gather_into_tensor n=536 at=t.py:40; "
+      "reduce_scatter_tensor n=1072 at=t.py:40";
+  const std::string step = "all_gather_into_tensor n=68 at=t.py:39; " + gathers(1, "t.py:27") +
+                           backward + "; all_reduce n=14 at=t.py:41; ";
+  const std::string begin = step + step + "all_gather_into_tensor n=68 at=t.py:105; ";
+  const std::string said = verdict_on({begin + gathers(4, "t.py:27") +
+                                           "all_gather_into_tensor n=536 at=t.py:27; "
+                                           "all_gather_into_tensor n=536 at=t.py:27; "
+                                           "all_gather_into_tensor n=536 at=t.py:27 open; hung",
+                                       begin + gathers(4, "t.py:27") + backward + " open; hung"});
+  EXPECT_THAT(said, HasSubstr("error"));
+  EXPECT_THAT(said, Not(HasSubstr("culprits")));
+  // Where steps alone have such a loop, a longer one is a round too many.
+  const std::string steps = step + step + step + "all_gather_into_tensor n=68 at=t.py:39; ";
+  EXPECT_THAT(verdict_on({steps + gathers(1, "t.py:27") + backward + "; all_reduce n=14 open; hung",
+                          steps + gathers(1, "t.py:27") +
+                              "all_gather_into_tensor n=536 at=t.py:27; "
+                              "all_gather_into_tensor n=536 at=t.py:27; "
+                              "all_gather_into_tensor n=536 at=t.py:27 open; hung"}),
+              HasSubstr("culprits=1 "));
+}
+
 // Four layers of FSDP, without those that all ranks drop in that step.
 std::string layers_without(int dropped) {
   std::string out;

@@ -194,7 +194,9 @@ Edit EditFinder::find(Side ref, Side dev) {
       expected.what == got.what && got.what.value != 0 &&
       tables_.signatures[expected.signature].op == tables_.signatures[got.signature].op;
   const bool stops_there = dev.left() == 1 && !dev.ended;
-  const bool is_new = edit.kind == EditKind::extra && comes_from_a_new_line(ref, dev);
+  // From a line that made none before, it is not one that the reference makes from another line.
+  const bool is_new = (edit.kind == EditKind::replaced && is_at_new_line(ref, dev)) ||
+                      (edit.kind == EditKind::extra && comes_from_a_new_line(ref, dev));
   if (edit.kind != EditKind::missing && stops_there && !same_identity && !is_new) {
     // The deviant hangs in this one call, so the script had nothing to align. If the reference
     // issues the call later, the calls before it were left out: reference a b c d, deviant hangs in
@@ -385,15 +387,18 @@ bool EditFinder::is_at_another_line(const Side& ref, const Side& dev) {
   return expected.value != 0 && got.value != 0 && expected != got;
 }
 
-bool EditFinder::comes_from_a_new_line(const Side& ref, const Side& dev) {
+bool EditFinder::is_at_new_line(const Side& ref, const Side& dev) {
   const trace::StringId expected = ref.sequence.location(ref.next);
   const trace::StringId got = dev.sequence.location(dev.next);
+  return is_at_another_line(ref, dev) && dev.sequence.was_at(dev.next, expected) &&
+         !dev.sequence.was_at(dev.next, got) && !ref.sequence.was_at(ref.next, got);
+}
+
+bool EditFinder::comes_from_a_new_line(const Side& ref, const Side& dev) {
   // Another operation may as well belong to a part of the program that all come to (a checkpoint).
   const bool same_operation =
       tables_.signatures[ref.token().signature].op == tables_.signatures[dev.token().signature].op;
-  return is_at_another_line(ref, dev) && same_operation && dev.left() == 1 && !dev.ended &&
-         dev.sequence.was_at(dev.next, expected) && !dev.sequence.was_at(dev.next, got) &&
-         !ref.sequence.was_at(ref.next, got);
+  return is_at_new_line(ref, dev) && same_operation && dev.left() == 1 && !dev.ended;
 }
 
 // A plausible replacement has the same parameters in another form, or the same form with other

@@ -214,8 +214,10 @@ class EditFinder {
   Edit refine(const Edit& replaced, const Side& ref, const Side& dev);
   // Whether the two calls come from different lines of the program; false where one is unknown.
   static bool is_at_another_line(const Side& ref, const Side& dev);
-  // Whether the deviant hangs in such a call from a line of the program that neither side issued a
-  // call from before, and knows the line of the reference's call: it came to a call of its own.
+  // Whether the deviant's call comes from a line of the program that neither side issued a call
+  // from before, and it knows the line of the reference's call.
+  static bool is_at_new_line(const Side& ref, const Side& dev);
+  // Whether the deviant hangs in such a call, of the same operation: it came to a call of its own.
   bool comes_from_a_new_line(const Side& ref, const Side& dev);
   // 0 where the two calls match; else what it costs to replace one by the other.
   std::uint8_t cost_instead(const Token& a, const Token& b);

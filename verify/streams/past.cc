@@ -115,6 +115,17 @@ Usual is_among(const std::vector<std::uint32_t>& usual, Agreement& agreement, co
              : Usual::no;
 }
 
+// Whether the call at `index` is one that is predicted there. Where different calls came after the
+// one before it, and nothing more tells which of them when, yet another one may come, too: after
+// "a c | a b", the second a of "a a" is no surprise.
+template <class At>
+Usual is_predicted(const Prediction& predicted, Agreement& agreement, const At& at,
+                   std::uint32_t index) {
+  const Usual usual = is_among(predicted.usual, agreement, at, index);
+  const bool anything_comes = predicted.length == 1 && predicted.usual.size() > 1;
+  return usual == Usual::no && anything_comes ? Usual::unknown : usual;
+}
+
 // Whether nothing but barriers is among the `length` calls before this one. Frameworks make
 // barriers around all that they do: what came after one says nothing.
 bool follows_barriers_alone(const trace::Run& run, CallRef call, std::uint32_t length) {
@@ -179,7 +190,7 @@ Usual is_usual_at(const trace::Run& run, Agreement& agreement, CallRef call, boo
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const auto at = [&](std::uint32_t i) -> const trace::Call& { return calls[i]; };
   return unless_loop_varies(run, agreement, call,
-                            is_among(predicted.usual, agreement, at, call.call));
+                            is_predicted(predicted, agreement, at, call.call));
 }
 
 }  // namespace
@@ -211,9 +222,18 @@ Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call,
   const bool may_go_on = end == calls.size();
   std::uint32_t runs = 0, alike = 0, longest = 0;
   bool any_in_like_place = false;
-  // A run of `earlier` calls that ends before call `stop`.
+  // Whether it is of another operation, and made nowhere else. DDP arranges its buckets once.
+  const auto comes_once = [&](std::uint32_t i) {
+    const std::uint32_t begin = index > kCallsSearched ? index - kCallsSearched : 0;
+    if (run.tables.op(calls[i]) == run.tables.op(repeated)) return false;
+    for (std::uint32_t k = begin; k < index; ++k)
+      if (k != i && is_same_of_program(agreement, calls[k], calls[i])) return false;
+    return true;
+  };
+  // A run of `earlier` calls that ends before call `stop`. Where that comes once, it may have cut
+  // the run.
   const auto count = [&](std::uint32_t earlier, std::uint32_t stop) {
-    if (earlier == 0) return;
+    if (earlier == 0 || comes_once(stop)) return;
     ++runs;
     longest = std::max(longest, earlier);
     if (earlier == length || (may_go_on && earlier > length)) ++alike;
@@ -252,7 +272,7 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
   };
   const auto size = static_cast<std::uint32_t>(calls.size());
   const std::uint32_t index = size - call.call;
-  return is_among(predict(agreement, mirrored, index).usual, agreement, mirrored, index);
+  return is_predicted(predict(agreement, mirrored, index), agreement, mirrored, index);
 }
 
 bool is_first_round_doubtful(const trace::Run& run, Agreement& agreement, CallRef call) {

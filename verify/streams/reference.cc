@@ -293,7 +293,8 @@ class Choice {
     Sequence& sequence = at_.sequence(cursor);
     const std::size_t next = at_.cursors()[cursor].next;
     const trace::StringId line = sequence.location(next);
-    return line.value != 0 && !sequence.was_at(next, line);
+    const bool are_lines_known = next > 0 && sequence.location(next - 1).value != 0;
+    return are_lines_known && line.value != 0 && !sequence.was_at(next, line);
   }
 
   // Whether the cursor's next call is the one before it once more, and such calls came in no other
@@ -427,8 +428,10 @@ class Choice {
   }
 
   // Whether the cursor's next call is the one that the class's own past predicts, in the step that
-  // it predicts: "a | a a" goes on as before only if the last a is of a third step.
+  // it predicts: "a | a a" goes on as before only if the last a is of a third step. Nor is a call
+  // from a line that made none before what was made there.
   bool follows_habit(std::size_t cursor) {
+    if (is_from_new_line(cursor)) return false;
     const auto habit = at_.sequence(cursor).habit(at_.cursors()[cursor].next);
     const Token call = at_.next_token(cursor);
     const bool in_step = !habit || habit->step == trace::kNone || call.step == trace::kNone ||

@@ -49,6 +49,46 @@ TEST(Ties, ARoundThatBeginsAsItEndsIsNoHabit) {
               HasSubstr("culprits=1"));
 }
 
+// A Trainer's first steps, all from one line: DDP arranges its buckets after the first one, and the
+// loss is gathered after every second one. Rank 1's backward reduced nothing, as where an adapter
+// got no gradient. That a gather followed a reduction once does not show that it is to come now.
+TEST(Ties, WhatFollowedOnceIsNoHabitWhereSomethingElseDid) {
+  const std::string past =
+      "broadcast n=9; all_reduce n=608; broadcast n=7; broadcast n=1; all_reduce n=608; "
+      "all_gather n=1; all_gather n=1; all_reduce n=608; ";
+  EXPECT_THAT(judge({past + "all_reduce n=608 open; hung", past + "all_gather n=1 open; hung"}),
+              AllOf(HasSubstr("error"), Not(HasSubstr("culprits"))));
+  // Two steps later, it does.
+  const std::string steps = past +
+                            "all_reduce n=608; all_gather n=1; all_gather n=1; "
+                            "all_reduce n=608; ";
+  EXPECT_THAT(judge({steps + "all_reduce n=608 open; hung", steps + "all_gather n=1 open; hung"}),
+              HasSubstr("culprits=1"));
+}
+
+// A framework makes all calls from one line, and rank 0 saves at the end of the first epoch. Its
+// barrier is none of those that the framework made there.
+TEST(Ties, ABarrierFromALineOfItsOwnIsNotTheUsualOne) {
+  const std::string at = " at=t.py:57; ";
+  const auto calls = [&](const std::string& list) {
+    std::string out;
+    for (const char c : list)
+      out += (c == 'b'   ? "barrier"
+              : c == 'r' ? "all_reduce n=1"
+              : c == 'g' ? "all_reduce n=577"
+                         : "broadcast n=1") +
+             at;
+    return out;
+  };
+  const std::string past = calls("cbbbbrbrbrbbrbrcgccgcgcgbrbr");
+  const Report report =
+      verify(program({past + "barrier at=t.py:38 open; hung",
+                      past + "broadcast n=1 at=t.py:57; all_reduce n=577 at=t.py:57 open; hung"}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].culprits, std::vector<trace::Rank>{trace::Rank(0)});
+  EXPECT_EQ(report.findings[0].rule, RuleId::op_mismatch) << report.findings[0].message;
+}
+
 // Texts have lengths of their own, so that the past does not tell which of two ranks left a loop
 // too early or too late. Where the lengths are equal, it does.
 TEST(Ties, NobodyOfTwoWhoseLoopsVaryIsNamed) {

@@ -59,7 +59,7 @@ struct RankNote {
   enum class Says : std::uint8_t {
     only_its_text,
     where_it_was,     // stack: its process was in `content`
-    where_it_called,  // stack: it made the call that failed in `content`
+    where_it_called,  // stack, peer_lost: it made the call that failed in `content`
     in_the_kernel,    // stack: its process hangs inside the kernel, in its function `content`; may
                       // be empty
     failed_first,     // ended: torchrun saw it fail before all others of its node, at `content`

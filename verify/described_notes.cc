@@ -106,11 +106,14 @@ std::string describe_silent(const std::vector<trace::Rank>& missing,
 
 std::string describe_places(const Places& waited, const std::vector<trace::Rank>& missing) {
   constexpr std::size_t kShown = 3;
-  std::string out;
+  const bool at_one_line = !waited.line.empty();
+  std::string out = at_one_line ? fmt::format("at {}, ", printable(waited.line)) : "";
+  const std::string_view between = at_one_line ? "; " : ", ";
   for (std::size_t i = 0; i < std::min(waited.places.size(), kShown); ++i) {
     const auto& [place, ranks] = waited.places[i];
-    out += i == 0 ? fmt::format("{} waited in vain at {}", describe_ranks(ranks), printable(place))
-                  : fmt::format(", {} at {}", describe_ranks(ranks), printable(place));
+    out +=
+        fmt::format("{}{}{} {} {}", i == 0 ? "" : between, describe_ranks(ranks),
+                    i == 0 ? " waited in vain" : "", at_one_line ? "in" : "at", printable(place));
   }
   if (waited.places.size() > kShown)
     out += fmt::format(", and others at {}",
@@ -175,7 +178,7 @@ std::string describe_timeout(const trace::Run& run, const std::vector<trace::Ran
           : "the log does not show who did not come";
   // Where one of them made the call, if its watchdog says so.
   const auto made = std::find_if(run.notes.begin(), run.notes.end(), [&](const RankNote& other) {
-    return other.says == Says::where_it_called &&
+    return other.kind == NoteKind::stack && other.says == Says::where_it_called &&
            std::find(ranks.begin(), ranks.end(), other.rank) != ranks.end();
   });
   return fmt::format(
@@ -294,7 +297,7 @@ std::string describe_wait_for(const trace::Run& run, const RankNote& note) {
 }
 
 Places places_of_timeouts(const trace::Run& run) {
-  std::map<trace::Rank, std::string> place_of;  // a rank's first
+  std::map<trace::Rank, std::string> place_of, call_of;  // a rank's first
   bool timed_out = false;
   for (const RankNote& note : run.notes) {
     if (note.kind != NoteKind::peer_lost || note.rank.value == trace::kNone ||
@@ -305,13 +308,20 @@ Places places_of_timeouts(const trace::Run& run) {
     place_of.try_emplace(
         note.rank, keys.empty() ? note.raised_at
                                 : fmt::format("{} for the store's key {}", note.raised_at, keys));
+    call_of.try_emplace(note.rank, note.says == Says::where_it_called ? note.content : "");
   }
   Places out;
   if (!timed_out) return out;
-  std::map<std::string, std::vector<trace::Rank>> by_place;
+  std::map<std::string, std::vector<trace::Rank>> by_place, by_call;
   for (const auto& [rank, place] : place_of) {
     by_place[place].push_back(rank);
+    by_call[call_of[rank]].push_back(rank);
     out.ranks.push_back(rank);
+  }
+  out.are_all = run.world_size > 0 && std::ssize(out.ranks) >= run.world_size;
+  if (by_place.size() == 1 && by_call.size() > 1 && !by_call.contains("")) {
+    out.line = by_place.begin()->first;
+    by_place = std::move(by_call);
   }
   out.places.assign(by_place.begin(), by_place.end());
   std::stable_sort(out.places.begin(), out.places.end(),

@@ -45,6 +45,10 @@ std::string describe_wait_for(const trace::Run& run, const trace::RankNote& note
 struct Places {
   std::vector<std::pair<std::string, std::vector<trace::Rank>>> places;
   std::vector<trace::Rank> ranks;  // of all places; sorted
+  bool are_all = false;            // no rank of the job is elsewhere
+  // Where all are at one line, as trainer.train() is: that line, and the places are calls behind
+  // it.
+  std::string line;
 };
 // O(notes log notes).
 Places places_of_timeouts(const trace::Run& run);

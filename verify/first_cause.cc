@@ -183,8 +183,14 @@ std::string headline_for(const trace::Run& run, const std::vector<trace::Rank>& 
 Advice advice_for_places(const Places& waited) {
   if (waited.places.size() > 1)
     return {
-        "find why the ranks came to different lines: a branch that some take, a loop that ended "
-        "early on one, or one message more than its peer expects",
+        fmt::format("find why the ranks came to different {}: a branch that some take, a loop that "
+                    "ended early on one, or one message more than its peer expects",
+                    waited.line.empty() ? "lines" : "calls"),
+        ""};
+  if (waited.are_all)
+    return {
+        "one of them may have made fewer calls before, or other ones: the calls of the next run "
+        "show it (`lockstep record`); if they are the same, the network failed",
         ""};
   return {
       "see what the ranks that wrote nothing did: a stack of each while the job hangs "

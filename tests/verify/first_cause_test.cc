@@ -457,6 +457,27 @@ TEST(FirstCause, GloosTimeoutsTellWhereTheRanksWaited) {
             "rank 0 waited in vain at t.py:9 for the store's key /a//b, /a//c");
 }
 
+// trainer.train() is one line of the program, whatever a framework does in it.
+TEST(FirstCause, RanksAtOneLineAreToldApartByTheirCalls) {
+  const auto waits = [](int rank, const std::string& call) {
+    Told told = lost_at(rank, "RuntimeError: Timed out waiting 12000ms for send", "t.py:73");
+    told.says = Says::where_it_called;
+    told.content = call;
+    return told;
+  };
+  const std::string gather = "all_gather, called from gather (accelerate/utils/operations.py:355)";
+  const std::vector<Told> differ = {waits(0, "barrier"), waits(1, gather), waits(2, gather)};
+  EXPECT_EQ(first_cause(differ),
+            "at t.py:73, rank 0 waited in vain in barrier; ranks 1, 2 in " + gather);
+  EXPECT_THAT(report_of(differ).findings.front().fix, HasSubstr("came to different calls"));
+  // Nobody wrote nothing, so that no such rank can be looked at.
+  const std::vector<Told> alike = {waits(0, gather), waits(1, gather)};
+  EXPECT_EQ(first_cause(alike), "ranks 0, 1 waited in vain at t.py:73");
+  EXPECT_THAT(report_of(alike).findings.front().fix,
+              AllOf(HasSubstr("`lockstep record`"), Not(HasSubstr("wrote nothing"))));
+  EXPECT_EQ(first_cause({waits(0, ""), waits(1, gather)}), "ranks 0, 1 waited in vain at t.py:73");
+}
+
 TEST(FirstCause, WhereRanksWereWhenAPeerEndedIsNoTimeout) {
   const std::string closed = "RuntimeError: [pair.cc:561] Connection closed by peer [127.0.0.1]:80";
   EXPECT_THAT(first_cause({lost_at(0, closed, "t.py:10"), lost_at(2, closed, "t.py:12")}),

@@ -113,6 +113,18 @@ bool is_cut_type(std::string_view line) {
          std::none_of(kEnds.begin(), kEnds.end(), [&](auto end) { return line.ends_with(end); });
 }
 
+// "accelerate/state.py" of "/v/lib/python3.11/site-packages/accelerate/state.py"; empty: it is in
+// no such folder, or torch's.
+std::string_view installed_path(std::string_view file) {
+  for (const std::string_view folder : {"site-packages/", "dist-packages/"}) {
+    const std::size_t at = file.rfind(folder);
+    if (at == kNpos) continue;
+    const std::string_view path = file.substr(at + folder.size());
+    return path.starts_with("torch/") ? std::string_view() : path;
+  }
+  return {};
+}
+
 }  // namespace
 
 // `  File "/app/model.py", line 17, in forward`
@@ -124,8 +136,25 @@ void ExceptionReader::take_frame(std::string_view line) {
   if (!line.starts_with(kFile) || end == kNpos || end > kLongestPath) return;
   const auto number = number_after(line.substr(end), kLine);
   if (!number) return;
-  at_ = fmt::format("{}:{}", line.substr(kFile.size(), end - kFile.size()), *number);
-  if (!of_a_library(at_)) users_at_ = at_;
+  const std::string_view file = line.substr(kFile.size(), end - kFile.size());
+  at_ = fmt::format("{}:{}", file, *number);
+  constexpr std::string_view kIn = ", in ";
+  const std::size_t in = line.find(kIn, end);
+  function_ = in == kNpos ? "" : line.substr(in + kIn.size()).substr(0, kLongestPath);
+  if (!of_a_library(at_)) {
+    users_at_ = at_;
+    library_.clear();
+  } else if (const std::string_view path = installed_path(file); !path.empty()) {
+    library_ = fmt::format("{} ({}:{})", function_, path, *number);
+  }
+}
+
+// See Taken::in, of the frames that were read.
+std::string ExceptionReader::where_in() const {
+  // The library's frame is the innermost itself where torch was not called.
+  const bool is_innermost = library_.starts_with(fmt::format("{} (", function_));
+  if (library_.empty() || is_innermost) return library_.empty() ? function_ : library_;
+  return fmt::format("{}, called from {}", function_, library_);
 }
 
 ExceptionReader::Taken ExceptionReader::take(std::string_view line) {
@@ -143,6 +172,8 @@ bool ExceptionReader::begins(std::string_view line) {
   if (line.starts_with(kTraceback)) {
     at_.clear();
     users_at_.clear();
+    function_.clear();
+    library_.clear();
     of_rank_ = rank_behind(line, kOfRank);
     return in_traceback_ = true;
   }
@@ -197,6 +228,7 @@ ExceptionReader::Taken ExceptionReader::take_traceback(std::string_view line) {
           .of_rank = std::exchange(of_rank_, Rank(kNone)),
           .at = users_at_.empty() ? std::exchange(at_, {}) : users_at_,
           .at_users = !std::exchange(users_at_, {}).empty(),
+          .in = where_in(),
           .chained = chained};
 }
 

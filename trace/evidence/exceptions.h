@@ -46,6 +46,9 @@ class ExceptionReader {
     // innermost; empty: it has none.
     std::string at = {};
     bool at_users = false;  // that frame is in the user's code
+    // "all_gather, called from gather (accelerate/utils/operations.py:439)": the innermost frame's
+    // function, and the innermost frame of a library other than torch that the user's code called.
+    std::string in = {};
     // It was raised because of the one before it, or while that one was handled. Python writes the
     // frames of the user's code, which did not catch the first one, with the last one only.
     bool chained = false;
@@ -70,9 +73,12 @@ class ExceptionReader {
   Taken take_traceback(std::string_view line);
 
   void take_frame(std::string_view line);
+  std::string where_in() const;
 
   bool in_traceback_ = false;
   std::string at_, users_at_;  // the newest frame, and the newest of the user's code
+  // The newest frame's function, and the newest frame of a library that the user's code called.
+  std::string function_, library_;
   bool boxed_ = false;         // it is drawn as a box
   std::string of_task_;        // it is of that task of Ray
   Rank of_rank_{kNone};        // it is of that rank

@@ -263,6 +263,10 @@ class RankLogReader {
                      taken.of_task);
       if (notes_.size() > before) {
         notes_[before].raised_at = taken.at;
+        if (notes_[before].kind == NoteKind::peer_lost && !taken.in.empty()) {
+          notes_[before].says = RankNote::Says::where_it_called;
+          notes_[before].content = taken.in.substr(0, RankNote::kLongest);
+        }
         if (taken.aborts) aborts_.push_back(before);
       }
       place_chain(stream, before, taken);

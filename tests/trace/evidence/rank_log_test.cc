@@ -213,6 +213,27 @@ TEST(RankLog, AChainsPlaceIsThatOfTheUsersCode) {
   EXPECT_EQ(raised_at(""), "/v/site-packages/torch/__init__.py:2145") << "two exceptions";
 }
 
+TEST(RankLog, WhoLostAPeerWasInACallOfALibrary) {
+  const auto call_in = [](const std::string& frames) {
+    const std::string log =
+        "[rank1]: Traceback (most recent call last):\n"
+        "[rank1]:   File \"/app/train.py\", line 73, in main\n" +
+        frames + "[rank1]: RuntimeError: Timed out waiting 12000ms for recv operation\n";
+    const RankNote note = rank_log_source().read({log, "log", std::nullopt}).notes.at(0);
+    EXPECT_EQ(note.raised_at, "/app/train.py:73");
+    EXPECT_EQ(note.says, RankNote::Says::where_it_called);
+    return note.content;
+  };
+  const std::string trainer =
+      "[rank1]:   File \"/v/site-packages/transformers/trainer.py\", line 9, in train\n";
+  const std::string torch =
+      "[rank1]:   File \"/v/site-packages/torch/distributed/distributed_c10d.py\", line 5, in "
+      "barrier\n";
+  EXPECT_EQ(call_in(trainer + torch), "barrier, called from train (transformers/trainer.py:9)");
+  EXPECT_EQ(call_in(trainer), "train (transformers/trainer.py:9)");
+  EXPECT_EQ(call_in(torch), "barrier");
+}
+
 TEST(RankLog, OutOfMemory) {
   const std::string oom =
       "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n"

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "trace/evidence/failure_messages.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
@@ -120,7 +121,15 @@ bool more_wait(const Context& context, const AwaitedAt& a, const AwaitedAt& b) {
          std::pair(waiting(b.alone), waiting(b.among));
 }
 
-// Sets the note's headline if ranks of a job that hangs wait only for ranks without a trace.
+// Whether the rank waited until its timeout was over, as Gloo's exceptions say, and ended then.
+bool gave_up_waiting(const trace::RankTrace& trace) {
+  return trace.end == trace::End::exception && !trace.exceptions.empty() &&
+         trace::mentions_a_peer(trace.exceptions.back().what) &&
+         trace::mentions_timeout(trace.exceptions.back().what);
+}
+
+// Sets the note's headline if ranks of a job that hangs, or hung until they gave up, wait only for
+// ranks without a trace.
 //
 // If the job is only presumed to hang (Context::presumed), two more things must hold, because in a
 // job that still runs some ranks always wait in the newest call:
@@ -134,7 +143,8 @@ void tell_missing_stopped(const Context& context, Finding& note) {
     if (point.any_source || !point.missing.empty() || !point.behind.empty()) continue;
     if (point.waiting.empty() || absent_at(context, point).empty()) continue;
     const trace::RankTrace& waits = context.run.ranks[point.waiting[0]];
-    if (context.presumed || waits.snapshot || waits.end == trace::End::hung)
+    if (context.presumed || waits.snapshot || waits.end == trace::End::hung ||
+        gave_up_waiting(waits))
       points_of_missing.push_back(p);
   }
   if (points_of_missing.empty()) return;
@@ -157,12 +167,15 @@ void tell_missing_stopped(const Context& context, Finding& note) {
   // others stopped. Where nothing tells how many ranks there are, neither do those of half.
   const bool most_wait =
       knows_world_size(context.run) ? all.size() >= ranks.size() : all.size() > ranks.size();
-  const bool hangs = context.run.ranks[points[first].waiting[0]].end == trace::End::hung;
-  if (hangs && !most_wait) return;
+  const trace::RankTrace& waits = context.run.ranks[points[first].waiting[0]];
+  const bool gave_up = gave_up_waiting(waits);
+  if ((waits.end == trace::End::hung || gave_up) && !most_wait) return;
   tell_stopped(context,
                {.ranks = ranks,
-                .verb = context.presumed ? "may have stopped" : "stopped",
-                .alive = true,
+                .verb = context.presumed ? "may have stopped"
+                        : gave_up        ? "stopped or took another way"
+                                         : "stopped",
+                .alive = !gave_up,
                 .point = first,
                 .missed = missed_call(context, {}, points[first]),
                 .waiting = all.size()},

@@ -282,6 +282,18 @@ void add_input_findings(const Context& presumed, std::vector<Finding> findings, 
     }
   }
   report.findings.insert(report.findings.end(), findings.begin(), findings.end());
+  // An error that only tells who gave up waiting leaves the headline to whom they waited for.
+  const auto is_victim = [](const Finding& f) {
+    return f.severity == Severity::error && f.rule == RuleId::rank_exception &&
+           f.culprits.empty() && f.headline.empty();
+  };
+  const auto victim = std::find_if(report.findings.begin(), report.findings.end(), is_victim);
+  const auto note = std::find_if(
+      report.findings.begin(), report.findings.end(),
+      [](const Finding& f) { return f.rule == RuleId::missing_rank && !f.headline.empty(); });
+  if (victim == report.findings.end() || note == report.findings.end()) return;
+  victim->headline = std::exchange(note->headline, {});
+  victim->next = std::exchange(note->next, {});
 }
 
 // What is open before the analyses: what the readers of the traces could not decide, and which

@@ -222,6 +222,28 @@ TEST(Stopped, NeighboursTellTheProbableHostOfARankWithoutADump) {
   EXPECT_THAT(note.headline, StartsWith("rank 1 (no trace) stopped"));
 }
 
+// Gloo's timeout ended rank 0. What it raised shows less than whom it waited for.
+TEST(Stopped, WhoGaveUpWaitingForARankWithoutATraceTellsOfIt) {
+  const auto report_of = [](const std::string& raised) {
+    trace::Run run =
+        program({"all_reduce n=4; all_reduce n=8 at=t.py:39 open; raise " + raised + "; exception",
+                 "all_reduce n=4; clean"});
+    run.ranks.pop_back();
+    return verify(run);
+  };
+  const Report gave_up = report_of("RuntimeError: Timed out waiting 12000ms for recv operation");
+  ASSERT_FALSE(gave_up.findings.empty());
+  EXPECT_EQ(gave_up.findings[0].rule, RuleId::rank_exception);
+  EXPECT_EQ(gave_up.findings[0].headline,
+            "rank 1 (no trace) stopped or took another way before call 1 of group world (t.py:39); "
+            "1 rank waits for it");
+  EXPECT_EQ(gave_up.findings[0].next, "") << "nothing runs any more";
+  // A connection that was closed does not show that rank 1 did not come.
+  const Report lost = report_of("RuntimeError: Connection closed by peer");
+  ASSERT_FALSE(lost.findings.empty());
+  EXPECT_THAT(lost.findings[0].headline, testing::Not(HasSubstr("took another way")));
+}
+
 TEST(Stopped, ClocksOfTwoMachinesAreNotCompared) {
   MeshJob job;
   trace::Run run = job.run();

@@ -86,8 +86,6 @@ using namespace nccl_constants;  // NOLINT(google-build-using-namespace): the ta
 
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
-// PyTorch's barrier all-reduces one element of 4 bytes.
-constexpr std::int64_t kBarrierBytes = 4;
 
 constexpr std::size_t at(NcclAlgorithm a) { return static_cast<std::size_t>(a); }
 constexpr std::size_t at(NcclProtocol p) { return static_cast<std::size_t>(p); }
@@ -104,7 +102,7 @@ class Model {
       : op_(op == trace::Op::barrier || op == trace::Op::finalize ? trace::Op::all_reduce
                                                                   : plain_op(op)),
         bytes_(static_cast<double>(
-            op == trace::Op::barrier || op == trace::Op::finalize ? kBarrierBytes : bytes.value)),
+            (op == trace::Op::barrier || op == trace::Op::finalize ? kNcclBarrier : bytes).value)),
         group_(group),
         tuning_(tuning),
         level_(group.nodes > 1 ? *tuning.between : tuning.inside),
@@ -382,6 +380,11 @@ bool nccl_tunes(trace::Op op) {
     default:
       return false;
   }
+}
+
+double nccl_start(const NcclLevel& level) {
+  return level.latency * kMicro *
+         nccl_constants::kBase[at(NcclAlgorithm::ring)][at(NcclProtocol::ll)];
 }
 
 std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,

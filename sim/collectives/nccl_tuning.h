@@ -101,6 +101,13 @@ struct NcclCost {
 // all their forms, and barrier, which PyTorch carries out as an all-reduce of one element.
 bool nccl_tunes(trace::Op op);
 
+// What PyTorch's barrier all-reduces: an element of 4 bytes.
+inline constexpr Bytes kNcclBarrier{4};
+
+// Seconds from the start of a call until its first message, on a machine as it is: of messages and
+// all-to-alls, too, which NCCL does not tune but starts in the same way.
+double nccl_start(const NcclLevel& level);
+
 // The costs of every pair that NCCL could take, in NCCL's order. Requires nccl_tunes(op), ranks >=
 // 2, a rank on each node, and `between` for more than one node. `bytes` as in Collective.
 // `speed` multiplies the level's; it does not change NCCL's choice.

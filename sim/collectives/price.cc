@@ -52,6 +52,30 @@ Result<Picos> time_in_network(const GroupLayout& layout, Bytes bytes, const Link
   return Picos{*time};
 }
 
+bool is_direct(trace::Op op) { return default_algorithm(op) == Algorithm::direct; }
+
+// The messages of a rank to each other one that its nodes separate, and to those of its own node,
+// of the one with the fewest ranks: its messages are the ones that leave a node most often.
+struct Messages {
+  std::int64_t inside = 0, between = 0;
+};
+Messages direct_messages(trace::Op op, const GroupLayout& layout) {
+  if (plain_op(op) == trace::Op::send) return {0, 1};
+  return {layout.per_node - 1, layout.ranks - layout.per_node};
+}
+
+// One message to each other rank, of one part of the buffer: over the links that lead there.
+Result<Picos> direct_over_nodes(const Call& call, const GroupLayout& layout, const Links& links) {
+  const Messages messages = direct_messages(call.op, layout);
+  const Rational inside(messages.inside), between(messages.between);
+  const Rational part = Rational(call.bytes.value) * Rational(1, layout.ranks);
+  const Path path = {{0, inside, inside * part, Rational(0)},
+                     {1, between, between * part, Rational(0)}};
+  const auto time = exact_time(path, links).rounded();
+  if (!time) return too_long();
+  return Picos{*time};
+}
+
 Result<Picos> formula_time(const Call& call, const GroupLayout& layout, const Links& links,
                            bool sharp) {
   if (layout.nodes <= 1) return default_time(call.op, layout.ranks, call.bytes, links.front());
@@ -59,6 +83,8 @@ Result<Picos> formula_time(const Call& call, const GroupLayout& layout, const Li
     return time_in_network(layout, call.bytes, links);
   if (links.size() == 2 && goes_in_rings(call.op, layout))
     return time_over_nodes(plain_op(call.op), layout, call.bytes, links);
+  if (links.size() == 2 && is_direct(call.op) && plain_op(call.op) != trace::Op::send)
+    return direct_over_nodes(call, layout, links);
   return default_time(call.op, layout.ranks, call.bytes, links.back());
 }
 
@@ -113,46 +139,65 @@ double answers_from(const MeasuredCalls& calls) {
              : 0;
 }
 
-// By measurements of this number of ranks, or of the nearest ones below and above on the same level
-// of links. Empty: nothing was measured.
-std::optional<MeasuredSeconds> measured_seconds(const Call& call, const GroupLayout& layout,
+// Measurements of a number of ranks, or of the nearest ones below and above on the same level of
+// links.
+struct NearestMeasured {
+  const MeasuredCalls* below = nullptr;
+  const MeasuredCalls* above = nullptr;
+
+  // A value for `ranks`, linear in the ranks between those of both.
+  template <class Value>
+  double between(std::int64_t ranks, const Value& value_of) const {
+    if (below == above) return value_of(*below);
+    const double share = static_cast<double>(ranks - below->ranks) /
+                         static_cast<double>(above->ranks - below->ranks);
+    return (1 - share) * value_of(*below) + share * value_of(*above);
+  }
+};
+
+// Empty: nothing was measured of such a group.
+std::optional<NearestMeasured> nearest_measured(const GroupLayout& layout,
                                                 const Interconnect& machine) {
   const GroupLayout dense = packed(layout.ranks, machine.ranks_per_node);
-  if (plain_op(call.op) != trace::Op::all_reduce || layout.nodes != dense.nodes ||
-      layout.per_node != dense.per_node || layout.fullest != dense.fullest)
+  if (layout.nodes != dense.nodes || layout.per_node != dense.per_node ||
+      layout.fullest != dense.fullest)
     return std::nullopt;
   // Nodes of another size (a plan's gpus_per_node) put the same ranks elsewhere.
   if (machine.as_measured == nullptr ||
       machine.as_measured->ranks_per_node != machine.ranks_per_node)
     return std::nullopt;
-  const MeasuredCalls* below = nullptr;
-  const MeasuredCalls* above = nullptr;
+  NearestMeasured out;
   for (const MeasuredCalls& calls : machine.measured) {
     const bool same_level = (calls.ranks > machine.ranks_per_node) == (layout.nodes > 1);
     if (!same_level) continue;
-    if (calls.ranks <= layout.ranks && (below == nullptr || calls.ranks > below->ranks))
-      below = &calls;
-    if (calls.ranks >= layout.ranks && (above == nullptr || calls.ranks < above->ranks))
-      above = &calls;
+    if (calls.ranks <= layout.ranks && (out.below == nullptr || calls.ranks > out.below->ranks))
+      out.below = &calls;
+    if (calls.ranks >= layout.ranks && (out.above == nullptr || calls.ranks < out.above->ranks))
+      out.above = &calls;
   }
-  if (below == nullptr || above == nullptr) return std::nullopt;
-  // An all-reduce of n ranks moves 2(n-1)/n of its buffer over each link.
-  const auto same_volume = [&](double bytes, std::int64_t from, std::int64_t to) {
-    return from == to ? bytes : bytes * bus_factor(call.op, from) / bus_factor(call.op, to);
-  };
-  Bytes size = call.bytes;
-  for (const MeasuredCalls* calls : {below, above}) {
-    const double least = same_volume(answers_from(*calls), calls->ranks, layout.ranks);
+  if (out.below == nullptr || out.above == nullptr) return std::nullopt;
+  return out;
+}
+
+// The buffer of `to` ranks of which an all-reduce moves as many bytes over each link as of one of
+// `from` ranks: 2(n-1)/n of it.
+double same_volume(double bytes, std::int64_t from, std::int64_t to) {
+  const trace::Op op = trace::Op::all_reduce;
+  return from == to ? bytes : bytes * bus_factor(op, from) / bus_factor(op, to);
+}
+
+// Of an all-reduce.
+MeasuredSeconds measured_seconds(Bytes size, std::int64_t ranks, const NearestMeasured& measured) {
+  for (const MeasuredCalls* calls : {measured.below, measured.above}) {
+    const double least = same_volume(answers_from(*calls), calls->ranks, ranks);
     size.value = std::max(size.value, static_cast<std::int64_t>(least));
   }
   const auto bytes = static_cast<double>(size.value);
-  if (below == above) return MeasuredSeconds{on_curve(*below, bytes), size};
-  const double share = static_cast<double>(layout.ranks - below->ranks) /
-                       static_cast<double>(above->ranks - below->ranks);
-  const auto at_volume = [&](const MeasuredCalls& calls) {
-    return on_curve(calls, same_volume(bytes, layout.ranks, calls.ranks));
-  };
-  return MeasuredSeconds{(1 - share) * at_volume(*below) + share * at_volume(*above), size};
+  return {measured.between(ranks,
+                           [&](const MeasuredCalls& calls) {
+                             return on_curve(calls, same_volume(bytes, ranks, calls.ranks));
+                           }),
+          size};
 }
 
 Result<Picos> picos_of(double seconds) {
@@ -182,7 +227,7 @@ double links_passed(trace::Op op, const GroupLayout& layout, const Interconnect&
   const auto others = static_cast<double>(layout.ranks - 1);
   if (algorithm == Algorithm::ring) return rounds * others * layout.ring_hops;
   if (algorithm == Algorithm::direct)
-    return (plain_op(op) == trace::Op::send ? 1 : others) * layout.pair_hops;
+    return static_cast<double>(direct_messages(op, layout).between) * layout.pair_hops;
   return static_cast<double>(log2_ceil(layout.ranks)) * layout.pair_hops;
 }
 
@@ -205,7 +250,97 @@ Result<Price> modelled(const Call& call, const GroupLayout& layout, const Interc
   if (!time) return time.error();
   const Result<Picos> between = picos_of(seconds_between_switches(call.op, layout, machine, nccl));
   if (!between) return between.error();
-  return Price{*time + *between, nccl ? PriceSource::tuning : PriceSource::formula, nccl};
+  Price out{*time + *between, nccl ? PriceSource::tuning : PriceSource::formula, nccl};
+  if (machine.nccl && is_direct(call.op)) {
+    const bool over_nodes = layout.nodes > 1 && machine.nccl->between;
+    const Result<Picos> start =
+        picos_of(nccl_start(over_nodes ? *machine.nccl->between : machine.nccl->inside));
+    if (!start) return start.error();
+    out.time = out.time + *start;
+  }
+  return out;
+}
+
+bool same_algorithm(const Price& a, const Price& b) {
+  return a.chosen.has_value() == b.chosen.has_value() &&
+         (!a.chosen || a.chosen->algorithm == b.chosen->algorithm);
+}
+
+// How many times as long as by the model the bytes of an all-reduce take, by the two largest sizes
+// of one group. 1 where NCCL carries these all-reduces by another algorithm than `call`, or where
+// they are so small that latency counts.
+Result<double> bytes_off_model(const Price& call, const MeasuredCalls& calls,
+                               const Interconnect& machine) {
+  constexpr double kLarge = 4;  // times as long as a call without bytes
+  const GroupLayout layout = packed(calls.ranks, machine.ranks_per_node);
+  const auto model_of = [&](Bytes bytes) {
+    return modelled({trace::Op::all_reduce, bytes}, layout, *machine.as_measured, 1);
+  };
+  const MeasuredCalls::Point& small = calls.points[calls.points.size() - 2];
+  const MeasuredCalls::Point& large = calls.points.back();
+  const Result<Price> of_small = model_of(small.bytes), of_large = model_of(large.bytes),
+                      of_none = model_of(Bytes{});
+  for (const Result<Price>* one : {&of_small, &of_large, &of_none})
+    if (!*one) return one->error();
+  const double measured = large.time.seconds() - small.time.seconds();
+  const double model = of_large->time.seconds() - of_small->time.seconds();
+  const bool tells = measured > 0 && model > 0 && same_algorithm(*of_large, call) &&
+                     of_large->time.seconds() > kLarge * of_none->time.seconds();
+  // The channels of the file are never too slow: wiring has no more than NCCL finds.
+  return tells ? std::max(1.0, measured / model) : 1;
+}
+
+// Whether the operation may go over the channels of an all-reduce: half of it, or from or to one
+// rank.
+bool takes_its_channels(trace::Op op) {
+  switch (plain_op(op)) {
+    case trace::Op::all_gather:
+    case trace::Op::reduce_scatter:
+    case trace::Op::broadcast:
+    case trace::Op::reduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What the price of a model depends on.
+Interconnect unmeasured(const Interconnect& machine) {
+  Interconnect out;
+  out.ranks_per_node = machine.ranks_per_node;
+  out.links = machine.links;
+  out.nccl = machine.nccl;
+  out.network = machine.network;
+  return out;
+}
+
+void scale_channels(NcclLevel& level, double speed) {
+  const auto scale = [&](NcclChannels& channels) {
+    channels.each = at_speed({{Picos{}, channels.each, std::nullopt}}, speed)[0].beta;
+  };
+  scale(level.ring);
+  if (level.tree) scale(*level.tree);
+  if (level.nvls) scale(*level.nvls);
+}
+
+// A call that takes the same way as the measured all-reduces: its bytes move as fast as theirs.
+Result<Price> as_fast(const Price& model, const Call& call, const GroupLayout& layout,
+                      const Interconnect& machine, double speed, const NearestMeasured& measured) {
+  std::optional<Error> error;
+  const double factor = measured.between(layout.ranks, [&](const MeasuredCalls& calls) {
+    const Result<double> off = bytes_off_model(model, calls, machine);
+    if (!off) error = off.error();
+    return off ? *off : 1;
+  });
+  if (error) return *error;
+  if (factor == 1) return model;
+  // NCCL sees the wiring: it chooses by the channels that it has found there.
+  Interconnect wired = unmeasured(machine);
+  const bool over_nodes = layout.nodes > 1;
+  wired.links = at_speed(wired.links, 1 / factor);
+  if (wired.nccl)
+    scale_channels(over_nodes ? *wired.nccl->between : wired.nccl->inside, 1 / factor);
+  return modelled(call, layout, wired, speed);
 }
 
 }  // namespace
@@ -243,17 +378,31 @@ std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& layout,
 Result<Price> price(const Call& call, const GroupLayout& layout, const Interconnect& machine,
                     double speed) {
   if (layout.ranks <= 1) return Price{};
+  const bool barrier = call.op == trace::Op::barrier || call.op == trace::Op::finalize;
+  if (barrier && machine.nccl)
+    return price({trace::Op::all_reduce, kNcclBarrier}, layout, machine, speed);
   const Result<Price> model = modelled(call, layout, machine, speed);
   if (!model) return model;
-  const std::optional<MeasuredSeconds> measured = measured_seconds(call, layout, machine);
-  if (!measured) return model;
+  const bool all_reduce = plain_op(call.op) == trace::Op::all_reduce;
+  if (!all_reduce && !takes_its_channels(call.op)) return model;
+  const std::optional<NearestMeasured> nearest = nearest_measured(layout, machine);
+  if (!nearest) return model;
+  if (!all_reduce) return as_fast(*model, call, layout, machine, speed, *nearest);
+  const MeasuredSeconds measured = measured_seconds(call.bytes, layout.ranks, *nearest);
   // 1 for a call that was measured, on the machine that was.
-  const Result<Price> then = modelled({call.op, measured->bytes}, layout, *machine.as_measured, 1);
+  const Result<Price> then = modelled({call.op, measured.bytes}, layout, *machine.as_measured, 1);
   if (!then) return then;
   const double changed = then->time.value == 0 ? 1 : model->time.seconds() / then->time.seconds();
-  const Result<Picos> time = picos_of(measured->seconds * changed);
+  const Result<Picos> time = picos_of(measured.seconds * changed);
   if (!time) return time.error();
-  return Price{*time, PriceSource::measured, model->chosen};
+  Price out{*time, PriceSource::measured, model->chosen};
+  // Smaller than what was measured inside a node: no longer than all ranks of two nodes take.
+  if (measured.bytes.value > call.bytes.value && layout.nodes == 1 && machine.links.size() > 1) {
+    const std::int64_t node = machine.ranks_per_node;
+    const Result<Price> most = price(call, packed(2 * node, node), machine, speed);
+    if (most) out.time = std::min(out.time, most->time);
+  }
+  return out;
 }
 
 void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured) {

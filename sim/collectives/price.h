@@ -9,6 +9,11 @@
 //   tuning    what NCCL would choose, by NCCL's own estimates (nccl_tuning.h)
 //   measured  a few points of size and time, and the interpolation between them
 //
+// Measured are all-reduces. All-gathers, reduce-scatters, broadcasts and reductions are priced by
+// the other two sources; their bytes move as fast as those of the largest measured all-reduces if
+// both go by the same algorithm. A barrier of NCCL's is an all-reduce of 4 bytes. Smaller than what
+// was measured inside a node, an all-reduce takes no longer than one of two whole nodes.
+//
 // Interpolation: two points give a latency and a bandwidth, down to a quarter of the smaller one's
 // size; below that the other two sources say how much less a call takes. With three points or more,
 // time is linear in the logarithms between two neighbours, because NCCL changes algorithm and
@@ -112,8 +117,14 @@ bool goes_in_rings(trace::Op op, const GroupLayout& layout);
 // with r = 2 for all-reduce, else 1; primes mark the links inside a node. Where nodes have
 // different numbers of ranks, the fullest one's k counts for the latency, and the smallest one's
 // for the bandwidth. These rings leave a node over the links of all its ranks, as NCCL's channels
-// do, but with the latency of a tree, which NCCL uses where latency matters. All other calls cost
-// what closed_form.h says, with the links between nodes if the group leaves its node. Where the
+// do, but with the latency of a tree, which NCCL uses where latency matters. All-to-alls, gathers
+// and scatters are a message to (or from) each other rank, over the links that lead there:
+//
+//   (k-1)(a' + B/n·b') + (n-k)(a + B/n·b)
+//
+// All other calls cost what closed_form.h says, with the links between nodes if the group leaves
+// its node. Carried by NCCL, messages and what consists of them take its start of a call in
+// addition. Where the
 // network reduces (Topology::sharp), an all-reduce goes up to the switches and down once:
 //
 //   2(k-1)·a' + 2·a + B/min(beta', k·beta)

@@ -41,7 +41,7 @@ void cut_evenly(const TowerTimes& towers, const DealtStep& step, std::vector<Pla
   const PieceTime one = towers.llm_layers(layer_times(towers.model, towers.llm, towers.cost), 1);
   for (std::int64_t layer = 0; layer < towers.model.layers; ++layer)
     chain.push_back({SIZE_MAX, one.forward + one.backward});
-  const PieceTime head = logits_time(towers.model, towers.llm, towers.cost);
+  const PieceTime head = towers.llm_logits();
   const double last = head.forward + head.backward;
   const auto stages = static_cast<std::size_t>(towers.llm.pipeline);
   const auto fits = [&](double most, std::vector<std::size_t>* cuts) {

@@ -50,11 +50,21 @@ bool TowerTimes::trained_before() const {
 PieceTime TowerTimes::llm_layers(LayerTimes one, double layers) const {
   // Frozen: of the two products backward only the input's gradient.
   if (plan.llm_frozen) {
-    one.backward.kernels =
-        (one.backward.kernels - one.backward.attention) / 2 + one.backward.attention;
+    one.backward.kernels -= one.backward.weights;
     one.backward.weights = 0;
   }
   return piece_time(llm, cost, one, llm_exchange, layers);
+}
+
+PieceTime TowerTimes::llm_logits() const {
+  PieceTime out = logits_time(model, llm, cost);
+  if (!plan.llm_frozen) return out;
+  const double words = static_cast<double>(model.vocabulary) / llm.tensor;
+  const double weights = gemm_seconds(
+      cost, {static_cast<double>(model.hidden), words, static_cast<double>(llm.tokens())});
+  out.backward -= weights;
+  out.parts.logits -= weights;
+  return out;
 }
 
 // A dummy is an image of 256 patches.
@@ -114,7 +124,7 @@ TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
   for (const Place& place : places_)
     full_.push_back(towers_.llm_layers(one, place.layers / llm_.chunks));
   embedding_ = embedding_time(model_, llm_, cost_);
-  logits_ = logits_time(model_, llm_, cost_);
+  logits_ = towers_.llm_logits();
 }
 
 TrainingPlan TaskTimes::layout_of(double tokens) const {

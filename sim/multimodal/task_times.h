@@ -61,6 +61,8 @@ struct TowerTimes {
   bool trained_before() const;
   // `one` layer of the LLM, `layers` times.
   PieceTime llm_layers(LayerTimes one, double layers) const;
+  // Logits and loss; of a frozen LLM without the gradient of their table.
+  PieceTime llm_logits() const;
   // `share` of an encoder's layers; `end`: with its projector. `loads`: by rank.
   GroupTime group_time(std::size_t encoder, const std::vector<EncoderLoad>& loads, double share,
                        bool end) const;

@@ -14,6 +14,7 @@
 #include "base/quantities.h"
 #include "sim/multimodal/encoder_time.h"
 #include "sim/multimodal/task_times.h"
+#include "sim/transformer/kernel_time.h"
 #include "tests/sim/plan_text.h"
 
 namespace lockstep::sim {
@@ -143,6 +144,25 @@ TEST(Towers, WithoutImagesAreTheTransformerAlone) {
       EXPECT_LT(f.lost.stragglers, network ? 1e-6 : 1e-12);
       EXPECT_LT(f.lost.unequal_batches, network ? 1e-6 : 1e-12);
     }
+}
+
+// Nothing computes the gradient of a frozen LLM's table of logits. It was charged, so the frozen
+// one saved as little with many words as with few.
+TEST(Towers, AFrozenLlmComputesNoGradientOfItsLogits) {
+  const auto saved = [&](const std::string& words) {
+    std::string text = top() + encoder("tensor: 4") + images("2", "256");
+    text.replace(text.find("32000"), 5, words);
+    const auto llm = [](const MultimodalForecast& f) {
+      return std::find_if(f.time.begin(), f.time.end(),
+                          [](const ForecastPart& part) { return part.key == "llm"; })
+          ->value;
+    };
+    const double trained = llm(forecast(text));
+    return trained - llm(forecast(text.insert(text.find("  sequence: 4096"), "  frozen: true\n")));
+  };
+  // A product a micro-batch, on one of two stages; 8 replicas of a batch of 64.
+  const auto gemm = [](double words) { return gemm_seconds(h100().cost, {2048, words / 4, 4096}); };
+  EXPECT_NEAR(saved("128000") - saved("32000"), 8 * (gemm(128000) - gemm(32000)) / 2, 1e-6);
 }
 
 TEST(Towers, EqualWorkHasNoStragglers) {

@@ -20,6 +20,17 @@ namespace {
 // million sequences.
 constexpr std::int64_t kStepsChecked = 200, kSequencesChecked = 1'000'000;
 
+std::string speed_of_gpus(const std::vector<Machine::Slow>& slow, std::int64_t gpus) {
+  const std::string listed = slow_ranks_text(slow, gpus);
+  const bool any = std::any_of(slow.begin(), slow.end(),
+                               [&](const Machine::Slow& some) { return some.first < gpus; });
+  if (any)
+    return fmt::format("{}: GPUs are numbered by stages, those of encoders on their own last",
+                       listed);
+  return listed.empty() ? "all GPUs are equally fast"
+                        : fmt::format("{}: all GPUs are equally fast", listed);
+}
+
 ForecastPart timed_part(std::string key, std::string what, double value, std::string rests_on) {
   return {std::move(key), std::move(what), value, std::move(rests_on)};
 }
@@ -101,7 +112,8 @@ std::vector<std::string> MultimodalForecast::basis() const {
                       : fmt::format("{} of {}", plural(plan.data.manifest.size(), "sample"),
                                     printable(plan.data.manifest_file)),
                   plan.data.seed, plural(plan.steps, "step")),
-      "all GPUs are equally fast; no other job uses the network; loading data keeps up",
+      fmt::format("{}; no other job uses the network; loading data keeps up",
+                  speed_of_gpus(calibration.cost.slow, plan.gpus)),
       ("MFU: what the towers need for tokens other than padding (a frozen tower: forward, and the "
        "input's gradient where something before it is trained), of the 16-bit peak"),
       ("an encoder computes items without padding between them, at the efficiency of the LLM's "
@@ -199,12 +211,6 @@ Result<CostParameters> cost_of(const MultimodalPlan& plan, const Calibration& ca
         !can)
       return Error{fmt::format("{}: {}", printable(tower.name), can.error().message),
                    can.error().location, can.error().fix};
-  if (cost && !cost->slow.empty())
-    return Error{
-        "the machine has slow ranks, and a plan of several towers does not say which GPU "
-        "has which rank",
-        {},
-        "take a machine without `slow`"};
   return cost;
 }
 

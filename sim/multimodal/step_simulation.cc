@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "sim/multimodal/places.h"
 #include "sim/multimodal/task_times.h"
 #include "sim/transformer/plan_network.h"
+#include "sim/transformer/slow_replicas.h"
 
 namespace lockstep::sim {
 namespace {
@@ -80,6 +82,7 @@ class Simulation {
     if (!program) return program.error();
     program_ = std::move(*program);
     times_.emplace(towers_, places_, own_stages(places_), program_);
+    find_slow();
     exchanges_ = place_exchanges(towers_, places_);
     if (const Status checked = check_exchanges(); !checked) return checked;
     message_bytes_ = times_->mean_message_bytes(first);
@@ -112,6 +115,53 @@ class Simulation {
     return Error{"the gradients of all encoders and replicas are too many calls to simulate",
                  {},
                  "use fewer encoders, replicas or GPUs"};
+  }
+
+  // --- GPUs that are slow.
+
+  // What tasks take on GPUs whose kernels take longer. Refers to itself: it stays where it is.
+  struct SlowTimes {
+    SlowTimes(const MultimodalPlan& plan, const CostParameters& by)
+        : cost(by), towers(plan, cost) {}
+    CostParameters cost;
+    TowerTimes towers;
+    std::optional<TaskTimes> times;
+  };
+
+  void find_slow() {
+    if (cost_.slow.empty()) return;
+    const auto groups = static_cast<std::size_t>(towers_.groups);
+    slowest_ = 0;
+    around_.assign(groups, 0);
+    for (std::size_t group = 0; group < groups; ++group)
+      for (const Place& place : places_) {
+        const bool of_llm = place.own == SIZE_MAX;
+        const GpuRange all =
+            of_llm ? stage_gpus(llm_, place.stage) : own_gpus(plan_, place.own, place.stage);
+        const std::int64_t each = all.count / towers_.groups;
+        const double slowness =
+            slowest_of(cost_.slow, all.first + static_cast<std::int64_t>(group) * each, each);
+        slowness_.push_back(slowness);
+        slowest_ = std::max(slowest_, slowness);
+        if (of_llm) around_[group] = std::max(around_[group], slowness);
+      }
+    for (const std::vector<double>* some : {&slowness_, &around_})
+      for (const double slowness : *some) {
+        const auto [known, is_new] = slow_.try_emplace(slowness, plan_, slowed(cost_, slowness));
+        if (is_new)
+          known->second.times.emplace(known->second.towers, places_, own_stages(places_), program_);
+      }
+  }
+
+  const TaskTimes& times_of(std::size_t group, std::int32_t piece) const {
+    if (slowness_.empty()) return *times_;
+    const auto place = static_cast<std::size_t>(program_.stage_of(piece));
+    return *slow_.at(slowness_[group * places_.size() + place]).times;
+  }
+
+  // Of encoding on every GPU of a group, which is over when the slowest has done its part.
+  const TowerTimes& towers_around(std::size_t group) const {
+    return around_.empty() ? towers_ : slow_.at(around_[group]).towers;
   }
 
   // --- A step.
@@ -158,7 +208,8 @@ class Simulation {
       tasks.reserve(out.pieces.size() * static_cast<std::size_t>(towers_.micro_batches));
       for (std::int32_t piece = 0; piece < program_.shape.pieces(); ++piece)
         for (std::int32_t m = 0; m < towers_.micro_batches; ++m) {
-          tasks.push_back(times_->of(step, group, piece, static_cast<std::size_t>(m)));
+          tasks.push_back(
+              times_of(group, piece).of(step, group, piece, static_cast<std::size_t>(m)));
           const Result<PieceCost> cost = cost_of(piece, tasks.back());
           if (!cost) return cost.error();
           replica.costs.unequal.push_back(*cost);
@@ -198,7 +249,7 @@ class Simulation {
       for (std::int32_t r = 0; r < towers_.per_group; ++r) {
         const auto& loads = step.encoders[i][group * static_cast<std::size_t>(towers_.per_group) +
                                              static_cast<std::size_t>(r)][0];
-        const GroupTime time = towers_.group_time(i, loads, 1, true);
+        const GroupTime time = towers_around(group).group_time(i, loads, 1, true);
         const double transfer = towers_.gather_seconds(i, time.tokens);
         forward = std::max(forward, time.forward + transfer);
         backward = std::max(backward, time.backward + (tower.trained() ? transfer : 0));
@@ -353,8 +404,9 @@ class Simulation {
       const EncoderTower& tower = plan_.encoders[i];
       if (tower.place != EncoderPlace::every_gpu) continue;
       const auto gpus = static_cast<double>(plan_.replica_gpus());
-      for (const auto& unit : step.encoders[i]) {
-        const GroupTime time = towers_.group_time(i, unit[0], 1, true);
+      for (std::size_t unit = 0; unit < step.encoders[i].size(); ++unit) {
+        const GroupTime time = towers_around(unit / static_cast<std::size_t>(towers_.per_group))
+                                   .group_time(i, step.encoders[i][unit][0], 1, true);
         const double transfer = towers_.gather_seconds(i, time.tokens) * (tower.trained() ? 2 : 1);
         sums.encoders[i] += gpus * time.mean;
         sums.lost += gpus * std::max(0.0, time.forward + time.backward - time.mean);
@@ -449,7 +501,7 @@ class Simulation {
           // the host reads and writes 28 bytes of state, at the same bandwidth.
           seconds += (4 + 2 + 28) * mine / plan_.offload.bandwidth;
         else
-          seconds += traffic_seconds(cost_, cost_.optimizer_traffic * mine);
+          seconds += slowest_ * traffic_seconds(cost_, cost_.optimizer_traffic * mine);
       };
       if (!plan_.llm_frozen) add_count(llm_count(towers_, place), llm_);
       for (std::size_t i = 0; i < plan_.encoders.size(); ++i)
@@ -473,6 +525,11 @@ class Simulation {
   // Once the places are known.
   std::optional<TaskTimes> times_;
   std::optional<MemoryOfPlaces> memory_;
+  // If the machine has slow ranks: how slow each group's GPUs are, by group x place, and of all of
+  // its places of the LLM; the times for each of these factors; the slowest of all.
+  std::vector<double> slowness_, around_;
+  std::map<double, SlowTimes> slow_;
+  double slowest_ = 1;
   std::int64_t steps_ = 0;  // that were run
   SimulatedSteps out_;
 };

@@ -235,13 +235,6 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   return out;
 }
 
-// A machine whose kernels take `factor` times as long; its host and its links do not.
-CostParameters slowed(CostParameters cost, double factor) {
-  cost.peak_flops /= factor;
-  cost.memory_bandwidth /= factor;
-  return cost;
-}
-
 // Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass; ZeRO-2 that
 // scatters in each micro-batch gathers parameters once. A pipeline with
 // zero3 gathers and scatters; without a pipeline it does layer by layer: layer_exchange().

@@ -19,10 +19,7 @@ ReplicaClasses replicas_of(const TrainingPlan& plan, const std::vector<Machine::
     std::vector<double> stages;
     for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
       const std::int64_t first = (stage * plan.data + replica) * together;
-      double most = 0;
-      for (std::int64_t rank = first; rank < first + together; ++rank)
-        most = std::max(most, slowness_of(slow, rank));
-      stages.push_back(most);
+      stages.push_back(slowest_of(slow, first, together));
     }
     found[std::move(stages)].push_back(replica);
   }
@@ -34,6 +31,19 @@ ReplicaClasses replicas_of(const TrainingPlan& plan, const std::vector<Machine::
     for (const std::int64_t replica : found.at(out.alike[i].slowness))
       out.class_of[static_cast<std::size_t>(replica)] = static_cast<std::int32_t>(i);
   return out;
+}
+
+double slowest_of(const std::vector<Machine::Slow>& slow, std::int64_t first, std::int64_t count) {
+  double most = 0;
+  for (std::int64_t rank = first; rank < first + count; ++rank)
+    most = std::max(most, slowness_of(slow, rank));
+  return most;
+}
+
+CostParameters slowed(CostParameters cost, double factor) {
+  cost.peak_flops /= factor;
+  cost.memory_bandwidth /= factor;
+  return cost;
 }
 
 }  // namespace lockstep::sim

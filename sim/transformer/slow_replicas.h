@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/machine/machine.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
@@ -23,5 +24,11 @@ struct ReplicaClasses {
 
 // `slow`: the machine's slow ranks. O(GPUs · ranges of slow ranks).
 ReplicaClasses replicas_of(const TrainingPlan& plan, const std::vector<Machine::Slow>& slow);
+
+// How slow the slowest of these GPUs is: all of them wait for it. O(GPUs · ranges of slow ranks).
+double slowest_of(const std::vector<Machine::Slow>& slow, std::int64_t first, std::int64_t count);
+
+// A machine whose kernels take `factor` times as long; its host and its links do not.
+CostParameters slowed(CostParameters cost, double factor);
 
 }  // namespace lockstep::sim

@@ -76,6 +76,12 @@ Calibration on_narrow_tree() {
   return out;
 }
 
+Calibration with_slow(std::int64_t first, std::int64_t last, double work) {
+  Calibration out = h100();
+  out.cost.slow = {{first, last, work}};
+  return out;
+}
+
 MultimodalForecast forecast(const std::string& text, const Calibration& calibration = h100()) {
   const auto plan = parse_multimodal_plan(text, "p.yaml", "");
   EXPECT_TRUE(plan) << plan.error().str() << text;
@@ -117,8 +123,9 @@ TEST(Towers, WithoutImagesAreTheTransformerAlone) {
         Options{"full", "2", "zbv"},
         Options{"none", "1", "1f1b", "  overlap: {gradients: true, pipeline: true}\n"},
         Options{"none", "3", "interleaved", "  overlap: {gradients: true, pipeline: true}\n"}})
-    for (const bool network : {false, true}) {
-      const Calibration calibration = network ? on_narrow_tree() : h100();
+    for (const Calibration& calibration :
+         {h100(), on_narrow_tree(), with_slow(40, 40, 1.5), with_slow(0, 31, 1.3)}) {
+      const bool network = calibration.cost.network.has_value();
       std::string text = top(options);
       const MultimodalForecast f =
           forecast(text + encoder("tensor: 4, frozen: true, projector: {frozen: true}") +
@@ -141,9 +148,45 @@ TEST(Towers, WithoutImagesAreTheTransformerAlone) {
           << options.schedule << options.more << network;
       EXPECT_NEAR(f.mfu, of_one->mfu, 1e-9);
       EXPECT_NEAR(f.tokens_per_second, of_one->tokens_per_second, 1e-6 * f.tokens_per_second);
+      if (!calibration.cost.slow.empty()) continue;
       EXPECT_LT(f.lost.stragglers, network ? 1e-6 : 1e-12);
       EXPECT_LT(f.lost.unequal_batches, network ? 1e-6 : 1e-12);
     }
+}
+
+// GPUs of the LLM are numbered by stages, and those of an encoder on its own after them. Slow ones
+// make their own stage slower, and all others wait.
+TEST(Towers, SlowGpusAreSlowWhereTheyAre) {
+  const std::string text =
+      top() + encoder("on: own_gpus, gpus: 32, tensor: 4") + images("4", "4096");
+  const MultimodalForecast even = forecast(text);
+  const auto slower = [&](std::int64_t first, std::int64_t last) {
+    const MultimodalForecast f = forecast(text, with_slow(first, last, 2));
+    EXPECT_GT(f.seconds, even.seconds) << first;
+    EXPECT_NEAR(parts_sum(f), f.seconds, 0.005 * f.seconds) << first;
+    EXPECT_EQ(f.need.bytes, even.need.bytes);
+    std::vector<double> times;
+    for (std::size_t p = 0; p < f.places.size(); ++p)
+      times.push_back(f.places[p].micro_batch / even.places[p].micro_batch);
+    return times;
+  };
+  // The host's pace, calls and messages are not slower.
+  using ::testing::DoubleNear;
+  using ::testing::ElementsAre;
+  const auto same = DoubleNear(1, 1e-9);
+  const auto twice = testing::AllOf(testing::Gt(1.6), testing::Lt(2.0));
+  EXPECT_THAT(slower(0, 15), ElementsAre(same, twice, same));
+  EXPECT_THAT(slower(16, 31), ElementsAre(same, same, twice));
+  EXPECT_THAT(slower(32, 63), ElementsAre(twice, same, same));
+  // In one of the four groups of GPUs that serve a replica.
+  EXPECT_THAT(slower(63, 63), ElementsAre(AllOf(testing::Gt(1.15), testing::Lt(1.25)), same, same));
+  EXPECT_GT(forecast(text, with_slow(63, 63, 2)).lost.stragglers, even.lost.stragglers);
+  EXPECT_EQ(forecast(text, with_slow(64, 99, 2)).seconds, even.seconds);
+  EXPECT_EQ(forecast(text, with_slow(0, 99, 1)).seconds, even.seconds);
+  // Encoded on every GPU, before the pipeline: over when the slowest is.
+  const std::string around = top() + encoder("on: every_gpu") + images("8", "576");
+  EXPECT_GT(forecast(around, with_slow(20, 20, 2)).encode_seconds,
+            1.5 * forecast(around).encode_seconds);
 }
 
 // Nothing computes the gradient of a frozen LLM's table of logits. It was charged, so the frozen

@@ -130,8 +130,15 @@ TEST_F(SimulateTowers, RunOnNetworks) {
                          "--set", "calibration.network={topology: torus, sides: [10, 14]}"})
           .err,
       HasSubstr("needs 148 nodes"));
-  EXPECT_THAT(simulate({"--set", "calibration.slow=[{first: 3, work: 2}]"}).err,
-              HasSubstr("slow ranks"));
+}
+
+TEST_F(SimulateTowers, SayWhichGpusAreSlow) {
+  const auto answer = [&](const std::string& ranks) {
+    return simulate({"--set", "calibration.slow=[{" + ranks + ", work: 2}]"}).out;
+  };
+  EXPECT_THAT(answer("first: 3"),
+              HasSubstr("rank 3 takes 2 times as long: GPUs are numbered by stages"));
+  EXPECT_THAT(answer("first: 300"), HasSubstr("none of the machine's slow ranks: all GPUs are"));
 }
 
 TEST_F(SimulateTowers, EveryFormSaysTheSame) {

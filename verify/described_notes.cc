@@ -127,8 +127,12 @@ std::string describe_lost_peer(const RankNote& note, PeerFailure failure) {
     return fmt::format(
         "{} was in monitored_barrier() when rank 0 ended or gave up; its output says why ({})", who,
         printable(note.location.str()));
-  if (failure == PeerFailure::told_to_end)
-    return fmt::format("{} was told to end: {}", who, quote(note));
+  if (failure == PeerFailure::told_to_end) {
+    const bool is_launcher =
+        note.rank.value == trace::kNone && contains_text(note.text, "SignalException");
+    return fmt::format("{} was told to end{}: {}", is_launcher ? "the launcher" : who,
+                       is_interrupt(note) ? ", as by Ctrl-C" : "", quote(note));
+  }
   const std::string peer = peer_in(note.text);
   if (peer.empty()) return fmt::format("{} lost a peer: {}", who, quote(note));
   if (failure == PeerFailure::peer_unreachable)
@@ -146,6 +150,8 @@ std::string describe_subject(const RankNote& note) {
   if (note.pid != trace::kNone) return fmt::format("process {}{}", note.pid, on);
   return fmt::format("a rank{} that the log does not name", on);
 }
+
+bool is_interrupt(const RankNote& note) { return note.text.ends_with(" got signal: 2"); }
 
 std::string quote(const RankNote& note) {
   if (note.raised_at.empty()) return quote_at(note.text, note.location);

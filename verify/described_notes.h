@@ -14,6 +14,9 @@ namespace lockstep::verify {
 // "rank 3", "process 71 on node4", "a rank that the log does not name".
 std::string describe_subject(const trace::RankNote& note);
 
+// Whether a launcher was ended by Ctrl-C: "… SignalException: Process 19 got signal: 2".
+bool is_interrupt(const trace::RankNote& note);
+
 // The note's text, at most 200 bytes, and its place: "CUDA error: … (train.py:8; job.log:71)".
 std::string quote(const trace::RankNote& note);
 

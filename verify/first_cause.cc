@@ -126,6 +126,9 @@ std::pair<std::string_view, std::int64_t> order_in(const RankNote& note, Weight 
   if (weight == Weight::timeout)
     return {"", trace::timed_out_call_in(note.text).operation.empty() ? 1 : 0};
   if (weight == Weight::behind) return {"", -note.calls_behind};
+  // Whoever ends the launcher ends the ranks, which then lose each other.
+  if (weight == Weight::lost)
+    return {"", trace::peer_failure_in(note.text) == PeerFailure::told_to_end ? 0 : 1};
   return {"", 0};
 }
 
@@ -237,10 +240,15 @@ Advice advice_by_analysis(const RankNote& note) {
 
 Advice advice_for_loss(const RankNote& note, const Places& waited) {
   const PeerFailure failure = trace::peer_failure_in(note.text);
+  if (!waited.places.empty()) return advice_for_places(waited);
+  if (is_interrupt(note))
+    return {
+        "if the job hung, look at it before it is ended the next time: a stack of each rank "
+        "(`py-spy dump --pid PID`), or its calls (`lockstep record`)",
+        ""};
   if (failure == PeerFailure::told_to_end)
     return {"ask the scheduler (time limit, preemption), and look for a failure on other nodes",
             ""};
-  if (!waited.places.empty()) return advice_for_places(waited);
   const std::string peer = peer_in(note.text);
   if (failure == PeerFailure::peer_unreachable)
     return {
@@ -358,9 +366,11 @@ void tell_first_cause(const trace::Run& run, Report& report) {
                            [](const Finding& f) { return f.rule == RuleId::job_evidence; });
   }
   if (finding == report.findings.end()) finding = report.findings.begin();
-  const bool lost_connection =
-      *weight == Weight::lost && trace::peer_failure_in(best->text) == PeerFailure::connection_lost;
-  const Places waited = lost_connection ? places_of_timeouts(run) : Places{};
+  const PeerFailure failure =
+      *weight == Weight::lost ? trace::peer_failure_in(best->text) : PeerFailure::child_failed;
+  const bool ends_waits =
+      failure == PeerFailure::connection_lost || failure == PeerFailure::told_to_end;
+  const Places waited = ends_waits ? places_of_timeouts(run) : Places{};
   const Advice advice = advice_for(*best, *weight, waited);
   finding->headline = headline_for(run, report.ranks_missing, *best, *weight, waited);
   if (!advice.fix.empty()) finding->fix = advice.fix;

@@ -457,6 +457,27 @@ TEST(FirstCause, GloosTimeoutsTellWhereTheRanksWaited) {
             "rank 0 waited in vain at t.py:9 for the store's key /a//b, /a//c");
 }
 
+// Who ends the launcher ends the ranks, which then lose each other.
+TEST(FirstCause, ALauncherThatWasToldToEndComesBeforeLostConnections) {
+  const std::string closed = "RuntimeError: [pair.cc:561] Connection closed by peer [127.0.0.1]:80";
+  const auto launcher = [](int signal) {
+    return Told{Kind::peer_lost, -1,
+                fmt::format("torch.distributed.elastic.multiprocessing.api.SignalException: "
+                            "Process 19 got signal: {}",
+                            signal)};
+  };
+  EXPECT_THAT(first_cause({lost_at(1, closed, "t.py:152"), launcher(2)}),
+              testing::StartsWith("the launcher was told to end, as by Ctrl-C: torch."));
+  EXPECT_THAT(report_of({lost_at(1, closed, "t.py:152"), launcher(2)}).findings.front().fix,
+              HasSubstr("py-spy dump"));
+  EXPECT_THAT(first_cause({lost_at(1, closed, "t.py:152"), launcher(15)}),
+              testing::StartsWith("the launcher was told to end: torch."));
+  // Where ranks had given up waiting, that is what happened before.
+  const std::string send = "RuntimeError: Timed out waiting 1800000ms for send operation";
+  EXPECT_THAT(first_cause({lost_at(1, send, "t.py:152"), launcher(15)}),
+              testing::StartsWith("rank 1 waited in vain at t.py:152"));
+}
+
 // trainer.train() is one line of the program, whatever a framework does in it.
 TEST(FirstCause, RanksAtOneLineAreToldApartByTheirCalls) {
   const auto waits = [](int rank, const std::string& call) {

@@ -164,14 +164,14 @@ TEST(SimulateCollective, OnANetworkItNamesTheLinkThatIsTooNarrow) {
                                     "--bytes",   "16MB", "--op",    "all_to_all"};
   };
   const Json wide = json_of(options(machine("1")), false)["collectives"][0];
-  EXPECT_EQ(wide["time_ps"], 300'000'000);  // 15 MB at 50 GB/s
+  EXPECT_EQ(wide["time_ps"], 247'500'000);  // 12 MB at 50 GB/s, 3 MB inside the node at 400 GB/s
   EXPECT_FALSE(wide.contains("slowed"));
   const Json narrow = json_of(options(machine("4")), false)["collectives"][0];
   EXPECT_EQ(narrow["time_ps"], 960'000'000);  // 12 MB of each of four ranks at 50 GB/s
-  EXPECT_NEAR(double{narrow["slowed"]["factor"]}, 4 * 12 / 15.0, 1e-12);
+  EXPECT_NEAR(double{narrow["slowed"]["factor"]}, 960 / 247.5, 1e-12);
   EXPECT_EQ(narrow["slowed"]["by"], "uplink of leaf switch 0");
   const cli::Outcome text = collective(options(machine("4")), false);
-  EXPECT_NE(text.out.find("3.2 times as long as on wider links: the uplink of leaf switch 0"),
+  EXPECT_NE(text.out.find("3.88 times as long as on wider links: the uplink of leaf switch 0"),
             std::string::npos)
       << text.out;
   cli::expect_fits_a_terminal(text.out);

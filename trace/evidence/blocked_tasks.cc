@@ -30,13 +30,21 @@ std::optional<std::int64_t> pid_of(std::string_view task) {
 
 // Functions in which the kernel waits, whatever for.
 bool waits_for_anything(std::string_view function) {
-  static constexpr std::array<std::string_view, 18> kWaits = {
-      "__schedule",  "schedule",    "io_schedule",     "context_switch", "__switch_to",
-      "bit_wait",    "__wait_on",   "out_of_line_wai", "wait_on_",       "folio_wait",
-      "wait_for_co", "__wait_for_", "mutex_lock",      "__mutex",        "rwsem_",
-      "down_",       "__down",      "preempt_"};
+  // The beginnings of their names.
+  static constexpr std::array<std::string_view, 17> kWaits = {
+      "__schedule", "schedule",    "io_schedule",      "context_switch", "__switch_to",
+      "bit_wait",   "__wait_on",   "out_of_line_wait", "wait_on_",       "folio_wait",
+      "wait_for_",  "__wait_for_", "mutex_lock",       "__mutex",        "rwsem_",
+      "down_",      "__down"};
   return std::any_of(kWaits.begin(), kWaits.end(),
                      [&](std::string_view begin) { return function.starts_with(begin); });
+}
+
+// Whether it is the name of a function of the kernel, and not a file: "libc.so.6(+0x29d90)".
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_letter(c) || is_digit(c) || c == '_' || c == '.';
+  });
 }
 
 // " rpc_wait_bit_killable+0x1e/0xa0 [sunrpc]" → "rpc_wait_bit_killable [sunrpc]". Empty: no frame,
@@ -49,7 +57,7 @@ std::string function_in(std::string_view line) {
   const std::size_t begin = blank == kNpos ? 0 : blank + 1;
   const std::string_view function = line.substr(begin, plus - begin);
   const bool unsure = blank != kNpos && blank > 0 && line[blank - 1] == '?';
-  if (function.empty() || function.size() > kLongest || unsure || waits_for_anything(function))
+  if (!is_name(function) || function.size() > kLongest || unsure || waits_for_anything(function))
     return "";
   const std::size_t open = line.find('[', plus);
   const std::size_t close = line.find(']', plus);

@@ -48,6 +48,10 @@ TEST(BlockedTasks, FunctionsOfAnotherStackAreNotTheirs) {
       notes_of(rank_log_source(),
                kernel_log("python3:71", "[ 1.2]  schedule+0x1/0x2\n[ 1.3]  </TASK>\n" + others)),
       Not(HasSubstr("ext4")));
+  // Of a program, in the same log.
+  EXPECT_THAT(notes_of(rank_log_source(),
+                       kernel_log("python3:71", "/lib/libc.so.6(+0x29d90)[0x7f12] in main\n")),
+              Not(HasSubstr("libc")));
 }
 
 TEST(BlockedTasks, TheNodesOwnTasksAreNoRanks) {
